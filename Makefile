@@ -1,0 +1,49 @@
+# Needs python3 (3.11 or newer, with venv) and make; everything else goes into .venv.
+PYTHON ?= python3
+EXTRAS ?= dev
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready-$(EXTRAS)
+OUT    ?= out/demo
+
+.PHONY: help setup test test-all demo lint format bench docs clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cramerl needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+setup: $(READY)  ## create .venv and install (all targets do this first; a second call does nothing)
+
+test: $(READY)  ## run the test suite
+	$(BIN)/python -m pytest -n auto -m 'not slow and not gpu'
+
+test-all: $(READY)  ## run every test, the slow ones and those for an accelerator too
+	$(BIN)/python -m pytest -n auto
+
+demo: $(READY)  ## run the main job at the size of a laptop; writes out/demo/
+	$(BIN)/cramerl demo --out $(OUT)
+
+lint: $(READY)  ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: $(READY)  ## put the formatting right
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## speed, as ratios measured in one run
+	$(BIN)/python benchmarks/core.py
+
+docs: $(READY)  ## build the documentation into docs/_build
+	$(BIN)/python -m sphinx -W -q -b html docs docs/_build
+	@echo "open docs/_build/index.html"
+
+clean:  ## remove everything that was made
+	rm -rf $(VENV) out docs/_build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,165 @@
+"""The one place that knows which array library the caller uses.
+
+Everything above this module is written against the array API standard. What the standard lacks (adding at
+indices, a running minimum, the logarithm of the normal CDF) is here, once per library.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_array_api_obj,
+    is_jax_array,
+    is_jax_namespace,
+    is_numpy_namespace,
+    is_torch_array,
+    is_torch_namespace,
+)
+
+# An array of any library; shapes are stated in docstrings with the letters of the project:
+# B batch, S states, K atoms of the support, J source atoms.
+Array = Any
+
+
+def is_array(value: Any) -> bool:
+    """Whether the value is an array of some library, NumPy's scalars included."""
+    return bool(is_array_api_obj(value))
+
+
+def as_floats(**arguments: Any) -> tuple[Any, ...]:
+    """Bring arguments to one library, one floating dtype and one device: ``xp, first, second, ...``.
+
+    NumPy arrays, lists and numbers follow the arrays of another library where there are any, in their dtype.
+    Among themselves arrays promote as their library promotes them; integers become the library's default float.
+    """
+    xp = _common_namespace(arguments)
+    natives = [v for v in arguments.values() if is_array(v) and _belongs(xp, v)]
+    floats = [v.dtype for v in natives if xp.isdtype(v.dtype, "real floating")]
+    dtype = xp.result_type(*floats) if floats else xp.asarray(0.0).dtype
+    home = device(natives[0]) if natives else None
+    return xp, *(_as_float(xp, name, value, dtype, home) for name, value in arguments.items())
+
+
+def _common_namespace(arguments: dict[str, Any]) -> Any:
+    libraries = {
+        array_namespace(value): name for name, value in arguments.items() if is_array(value) and not _is_numpy(value)
+    }
+    if len(libraries) > 1:
+        names = ", ".join(f"{name} from {xp.__name__}" for xp, name in libraries.items())
+        raise TypeError(f"all arrays must come from one array library, got {names}")
+    return next(iter(libraries)) if libraries else array_namespace(np.empty(0))
+
+
+def _belongs(xp: Any, value: Any) -> bool:
+    return is_numpy_namespace(xp) or not _is_numpy(value)
+
+
+def _is_numpy(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic)
+
+
+def _as_float(xp: Any, name: str, value: Any, dtype: Any, home: Any) -> Array:
+    if is_array(value) and _belongs(xp, value):
+        if not xp.isdtype(value.dtype, ("real floating", "integral")):
+            raise ValueError(f"{name} must hold real numbers, got dtype {value.dtype}")
+        # asarray would cut a torch tensor out of its graph; astype keeps it.
+        return xp.asarray(value) if value.dtype == dtype and is_numpy_namespace(xp) else xp.astype(value, dtype)
+    host = np.asarray(value)
+    if host.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must hold real numbers, got {value!r}")
+    return xp.asarray(host.astype(np.float64), dtype=dtype, device=home)
+
+
+def constant(xp: Any, values: Any, like: Array) -> Array:
+    """A host array as an array of ``like``'s library, dtype and device. A copy: torch would share its memory."""
+    return xp.asarray(np.array(values), dtype=like.dtype, device=device(like))
+
+
+def along_last(xp: Any, values: Any, like: Array) -> Array:
+    """A host vector shaped (1, ..., 1, K), so that it meets ``like`` without rank promotion."""
+    row = constant(xp, values, like)
+    return xp.reshape(row, (1,) * (like.ndim - 1) + row.shape)
+
+
+def index_dtype(xp: Any) -> Any:
+    """The library's default integer, which is also what it indexes with."""
+    return xp.asarray(0).dtype
+
+
+def readable(value: Array) -> bool:
+    """Whether the values can be looked at now, at no cost to the caller.
+
+    False for values that are only being traced (``jax.jit``, ``torch.compile``, ``torch.func``) and for arrays on
+    an accelerator, where looking would make the host wait for the device.
+    """
+    if is_jax_array(value):
+        jax = sys.modules["jax"]
+        return not isinstance(value, jax.core.Tracer) and all(d.platform == "cpu" for d in value.devices())
+    if is_torch_array(value):
+        torch: Any = sys.modules["torch"]
+        wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # no public test exists
+        return value.device.type == "cpu" and not torch.compiler.is_compiling() and not wrapped(value)
+    return True
+
+
+def to_numpy(value: Array) -> np.ndarray:
+    """The values on the host, outside any graph; for messages and checks."""
+    return np.asarray(value.detach() if is_torch_array(value) else value)
+
+
+def take(xp: Any, vector: Array, index: Array) -> Array:
+    """``vector[index]`` for a one-dimensional vector and an index of any shape."""
+    return xp.reshape(xp.take(vector, xp.reshape(index, (-1,)), axis=0), index.shape)
+
+
+def add_at(xp: Any, size: int, index: Array, values: Array) -> Array:
+    """Sum ``values`` into ``size`` bins along the last axis: (..., J) -> (..., size)."""
+    if is_numpy_namespace(xp):
+        return _add_at_numpy(size, index, values)
+    if is_torch_namespace(xp):
+        zeros = xp.zeros((*values.shape[:-1], size), dtype=values.dtype, device=values.device)
+        return zeros.scatter_add(-1, index, values)
+    if is_jax_namespace(xp):
+        flat, rows = values.reshape(-1, values.shape[-1]), index.reshape(-1, index.shape[-1])
+        zeros = xp.zeros((flat.shape[0], size), dtype=values.dtype)
+        summed = zeros.at[xp.arange(flat.shape[0])[:, None], rows].add(flat)
+        return summed.reshape(*values.shape[:-1], size)
+    bins = xp.arange(size, dtype=index.dtype, device=device(index))
+    hits = index[..., None] == xp.reshape(bins, (1,) * index.ndim + (size,))
+    return xp.sum(xp.where(hits, values[..., None], xp.zeros_like(values[..., None])), axis=-2)
+
+
+def _add_at_numpy(size: int, index: np.ndarray, values: np.ndarray) -> np.ndarray:
+    rows = values.size // values.shape[-1] if values.shape[-1] else 0
+    offsets = size * np.arange(rows, dtype=index.dtype).reshape(*values.shape[:-1], 1)
+    sums = np.bincount((index + offsets).ravel(), values.ravel(), minlength=rows * size)
+    return sums.astype(values.dtype, copy=False).reshape(*values.shape[:-1], size)
+
+
+def running_max(xp: Any, values: Array) -> Array:
+    """Running maximum along the last axis, by doubling: the standard has no cumulative maximum."""
+    size, step = values.shape[-1], 1
+    while step < size:
+        before = xp.full_like(values[..., :step], -xp.inf)
+        values = xp.maximum(values, xp.concat([before, values[..., :-step]], axis=-1))
+        step *= 2
+    return values
+
+
+def log_normal_cdf(xp: Any, values: Array) -> Array:
+    """Logarithm of the standard normal CDF, accurate in both tails."""
+    if is_jax_namespace(xp):
+        from jax.scipy.special import log_ndtr
+
+        return log_ndtr(values)
+    if is_torch_namespace(xp):
+        return xp.special.log_ndtr(values)
+    from scipy.special import log_ndtr
+
+    host = values if is_numpy_namespace(xp) else np.from_dlpack(values)
+    return xp.asarray(log_ndtr(host), dtype=values.dtype, device=device(values))

@@ -1,0 +1,97 @@
+"""What an argument may be, and the sentence a caller reads when it is not.
+
+Shapes are always checked. Values are checked when they can be read (see ``_arrays.readable``): inside ``jax.jit``
+or on an accelerator a bad value is passed through and shows in the result; it is never repaired.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cramerl._arrays import Array, is_array, readable, to_numpy
+
+
+def require_finite(xp: Any, **arrays: Array) -> None:
+    """Raise ValueError if an array holds NaN or infinity."""
+    for name, array in arrays.items():
+        if readable(array) and not bool(xp.all(xp.isfinite(array))):
+            raise ValueError(f"{name} must be finite, got {_first(array, xp.isfinite(array))}")
+
+
+def require_in_unit_interval(xp: Any, **arrays: Array) -> None:
+    """Raise ValueError if an array has a value outside [0, 1] (NaN included)."""
+    for name, array in arrays.items():
+        if not readable(array):
+            continue
+        inside = xp.logical_and(array >= 0, array <= 1)
+        if not bool(xp.all(inside)):
+            raise ValueError(f"{name} must lie in [0, 1], got {_first(array, inside)}")
+
+
+def require_positive_mass(xp: Any, name: str, total: Array) -> None:
+    """Raise ValueError if a total mass is not positive: such a measure has no quantiles."""
+    if readable(total) and not bool(xp.all(total > 0)):
+        raise ValueError(f"{name} must have a positive total mass, got a total of {_first(total, total > 0)}")
+
+
+def require_last_axis(size: int, what: str, **arrays: Array) -> None:
+    """Raise ValueError if an array's last axis is not ``size`` long; ``what`` says what it stands for."""
+    for name, array in arrays.items():
+        if array.ndim == 0 or array.shape[-1] != size:
+            raise ValueError(f"{name} must have a last axis of {size} ({what}), got shape {tuple(array.shape)}")
+
+
+def require_same_last_axis(first: str, a: Array, second: str, b: Array) -> None:
+    """Raise ValueError unless two arrays have a last axis of the same length."""
+    if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-1]:
+        shapes = f"shapes {tuple(a.shape)} and {tuple(b.shape)}"
+        raise ValueError(f"{first} and {second} must have last axes of equal length, got {shapes}")
+
+
+def broadcast_leading(**arrays: Array) -> tuple[int, ...]:
+    """The common shape of all axes but the last, or ValueError naming the shapes that do not broadcast."""
+    try:
+        return np.broadcast_shapes(*(tuple(a.shape[:-1]) for a in arrays.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {tuple(a.shape)}" for name, a in arrays.items())
+        raise ValueError(f"leading axes must broadcast together, got {shapes}") from None
+
+
+def require_penalty(mass_penalty: Any, *, zero_allowed: bool = True) -> Any:
+    """A mass penalty as given, if it is a finite number that is not negative (or, on request, positive)."""
+    allowed = "a finite number >= 0" if zero_allowed else "a finite number > 0"
+    return _require_number("mass_penalty", mass_penalty, allowed, zero_allowed=zero_allowed)
+
+
+def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
+    """A width or threshold as given, if it is finite and positive (or, on request, zero)."""
+    allowed = "a finite number >= 0" if zero_allowed else "a finite number > 0"
+    return _require_number(name, value, allowed, zero_allowed=zero_allowed)
+
+
+def _require_number(name: str, value: Any, allowed: str, *, zero_allowed: bool) -> Any:
+    if is_array(value) and not isinstance(value, np.generic):
+        if value.ndim:
+            raise ValueError(f"{name} must be {allowed}, got an array of shape {tuple(value.shape)}")
+        if not readable(value):
+            return value
+    elif isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    number = float(value)
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):
+        raise ValueError(f"{name} must be {allowed}, got {number}")
+    return value
+
+
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise ValueError unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def _first(array: Array, good: Array) -> float:
+    """The first value for which ``good`` is false, for the error message."""
+    return float(to_numpy(array)[~to_numpy(good)].flat[0])

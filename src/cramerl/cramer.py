@@ -1,0 +1,196 @@
+r"""The Cramér distance between signed masses: its matrix, inverse and square root, and its conditioning.
+
+With :math:`e = 1/\sqrt{K}`, :math:`\Pi = I - ee^\top`, C the lower-triangular matrix of ones and dz the spacings,
+
+.. math:: C_0 = \Pi C^\top \mathrm{diag}(dz, 0)\, C \Pi, \qquad C_\lambda = C_0 + \lambda ee^\top, \qquad
+    \ell^2_\lambda(p, q) = (p - q)^\top C_\lambda (p - q).
+
+The first part compares shapes and is blind to total mass; the second compares total masses only (section 3 of the
+paper). The paper has unit spacing; here a support of spacing h multiplies :math:`C_0`, so the paper's
+:math:`\lambda` is :math:`h \lambda` here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cramerl._arrays import Array, along_last, as_floats
+from cramerl._checks import (
+    broadcast_leading,
+    require_choice,
+    require_finite,
+    require_last_axis,
+    require_penalty,
+)
+from cramerl.supports import Support
+
+Matrix = NDArray[np.float64]
+
+
+def cramer_distance_sq(support: Support, p: Array, q: Array, mass_penalty: Any = 1.0) -> Array:
+    r"""Squared Cramér distance :math:`\ell^2_\lambda(p, q)` between signed masses (Eq. 4 of the paper), in O(K).
+
+    For masses of equal total it is :math:`\int (F_p - F_q)^2 dt`, whatever the penalty.
+
+    Args:
+        support: K atoms.
+        p: (..., K).
+        q: (..., K). Leading axes broadcast.
+        mass_penalty: :math:`\lambda \ge 0`, the weight of :math:`(1^\top p - 1^\top q)^2 / K`.
+
+    Returns:
+        (...) squared distances.
+    """
+    xp, p, q = as_floats(p=p, q=q)
+    require_penalty(mass_penalty)
+    difference = _difference(support, xp, p=p, q=q)
+    mass = xp.sum(difference, axis=-1)
+    return shape_energy(support, xp, difference) + mass_penalty / support.num_atoms * mass**2
+
+
+def raw_distance_sq(support: Support, p: Array, q: Array, form: Literal["cumulative", "tail"] = "cumulative") -> Array:
+    r"""The paper's two unmodified forms, :math:`\|C(p - q)\|^2` and :math:`\|C^\top(p - q)\|^2` (Eq. 2 and 3).
+
+    They agree when the totals agree and in general not otherwise. The paper's spacing is one; here each cumulative
+    (tail) sum is weighted by the spacing it covers, and the full sum, which covers none, by the mean spacing.
+
+    Args:
+        support: K atoms.
+        p: (..., K).
+        q: (..., K). Leading axes broadcast.
+        form: sum from the left ("cumulative") or from the right ("tail").
+
+    Returns:
+        (...) squared distances.
+    """
+    require_choice("form", form, ("cumulative", "tail"))
+    xp, p, q = as_floats(p=p, q=q)
+    difference = _difference(support, xp, p=p, q=q)
+    weights = _raw_weights(support)
+    if form == "tail":
+        difference, weights = xp.flip(difference, axis=-1), _raw_weights(support, tail=True)
+    return xp.sum(xp.cumulative_sum(difference, axis=-1) ** 2 * along_last(xp, weights, difference), axis=-1)
+
+
+def raw_gram(support: Support, form: Literal["cumulative", "tail"] = "cumulative") -> Matrix:
+    """Matrix (K, K) of `raw_distance_sq`."""
+    require_choice("form", form, ("cumulative", "tail"))
+    sums = np.tri(support.num_atoms)
+    if form == "tail":
+        return (sums * _raw_weights(support, tail=True)[::-1]) @ sums.T
+    return (sums.T * _raw_weights(support)) @ sums
+
+
+def cramer_gram(support: Support, mass_penalty: float) -> Matrix:
+    r"""Matrix :math:`C_\lambda` (K, K) of `cramer_distance_sq`, float64.
+
+    Closed form for any spacing: :math:`C_0` is the matrix :math:`-|z_i - z_j| / 2`, centred in rows and columns.
+    """
+    penalty = float(require_penalty(mass_penalty))
+    halved = -np.abs(support.atoms[:, None] - support.atoms) / 2
+    rows = halved.mean(axis=1)
+    return halved - rows[:, None] - rows + rows.mean() + penalty / support.num_atoms
+
+
+def cramer_gram_inverse(support: Support, mass_penalty: float) -> Matrix:
+    r"""Inverse of :math:`C_\lambda` (K, K): the Laplacian of a path with weights 1/dz, plus :math:`ee^\top/\lambda`.
+
+    Needs a positive penalty: without one total mass is not seen and the matrix is singular.
+    """
+    penalty = float(require_penalty(mass_penalty, zero_allowed=False))
+    inverse = np.zeros((support.num_atoms, support.num_atoms))
+    links = 1.0 / support.spacings
+    i = np.arange(support.num_atoms - 1)
+    inverse[i, i] += links
+    inverse[i + 1, i + 1] += links
+    inverse[i, i + 1] = inverse[i + 1, i] = -links
+    return inverse + 1.0 / (penalty * support.num_atoms)
+
+
+def cramer_gram_sqrt(support: Support, mass_penalty: float) -> Matrix:
+    r"""Symmetric square root of :math:`C_\lambda` (K, K). Cosines on a uniform support, an SVD otherwise."""
+    penalty = float(require_penalty(mass_penalty))
+    vectors, scales = _shape_modes(support)
+    return (vectors * scales) @ vectors.T + math.sqrt(penalty) / support.num_atoms
+
+
+def condition_number(support: Support, mass_penalty: float) -> float:
+    r"""Condition number of :math:`C_\lambda`, infinite for a penalty of zero (Lemma 1).
+
+    It bounds how fast gradient descent on the Cramér loss can be: for 51 atoms it is 1053.48 at best, for any
+    penalty in `optimal_penalty_range`.
+    """
+    penalty = float(require_penalty(mass_penalty))
+    low, high = optimal_penalty_range(support)
+    return max(high, penalty) / min(low, penalty) if penalty else math.inf
+
+
+def optimal_penalty_range(support: Support) -> tuple[float, float]:
+    r"""Penalties for which :math:`C_\lambda` is conditioned best: the extreme non-zero eigenvalues of :math:`C_0`.
+
+    On spacing h they are :math:`h / (4 \cos^2 \frac{\pi}{2K})` and :math:`h / (4 \sin^2 \frac{\pi}{2K})` (Lemma 1).
+    """
+    _, scales = _shape_modes(support)
+    return float(scales[-1] ** 2), float(scales[0] ** 2)
+
+
+class UnitMassBasis(NamedTuple):
+    """Coordinates for masses of total one: ``masses = 1/K + basis @ outputs``.
+
+    Attributes:
+        basis: B, (K, K - 1); its columns sum to zero and are orthonormal in the Cramér metric.
+        left_inverse: (K - 1, K); ``outputs = left_inverse @ masses``.
+    """
+
+    basis: Matrix
+    left_inverse: Matrix
+
+
+def unit_mass_basis(support: Support) -> UnitMassBasis:
+    r"""Whitened zero-mass directions B of the U51 head: :math:`1^\top B = 0` and :math:`B^\top C_0 B = I`.
+
+    With :math:`q = u + Bo` the squared Cramér distance of two masses is the squared Euclidean distance of their
+    outputs: condition number one, mass one by construction, no penalty to tune. Columns run from the widest mode
+    to the narrowest; on a uniform support they are scaled cosines.
+    """
+    vectors, scales = _shape_modes(support)
+    return UnitMassBasis(vectors / scales, scales[:, None] * vectors.T)
+
+
+def shape_energy(support: Support, xp: Any, difference: Array) -> Array:
+    """The C_0 part of the distance: (..., K) -> (...), from the cumulative sums of the centred difference."""
+    centred = difference - xp.mean(difference, axis=-1, keepdims=True)
+    cumulative = xp.cumulative_sum(centred, axis=-1)[..., :-1]
+    return xp.sum(cumulative**2 * along_last(xp, support.spacings, cumulative), axis=-1)
+
+
+def _difference(support: Support, xp: Any, **pair: Array) -> Array:
+    require_last_axis(support.num_atoms, "the atoms of the support", **pair)
+    require_finite(xp, **pair)
+    shape = (*broadcast_leading(**pair), support.num_atoms)
+    first, second = (xp.broadcast_to(array, shape) for array in pair.values())
+    return first - second
+
+
+def _raw_weights(support: Support, *, tail: bool = False) -> Matrix:
+    """Spacing covered by each partial sum, in the order the sums are taken."""
+    spacings = support.spacings[::-1] if tail else support.spacings
+    return np.append(spacings, spacings.mean())
+
+
+def _shape_modes(support: Support) -> tuple[Matrix, Matrix]:
+    """Eigenvectors (K, K - 1) of C_0 off the constant, and the square roots of their eigenvalues, descending."""
+    k = support.num_atoms
+    if support.is_uniform:
+        j = np.arange(1, k)
+        angles = np.pi / k * (np.arange(k)[:, None] + 0.5) * j
+        width = (support.v_max - support.v_min) / (k - 1)
+        return math.sqrt(2 / k) * np.cos(angles), math.sqrt(width) / (2 * np.sin(np.pi * j / (2 * k)))
+    factor = np.tri(k - 1, k) - np.arange(1, k)[:, None] / k  # C Pi without its last row, which is zero
+    _, scales, rows = np.linalg.svd(np.sqrt(support.spacings)[:, None] * factor, full_matrices=False)
+    signs = np.where(rows[:, :1] < 0, -1.0, 1.0)  # as cosines start: positive at the first atom
+    return (signs * rows).T, scales

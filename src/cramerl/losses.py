@@ -1,0 +1,214 @@
+"""Per-example losses: array in, one number per example out, the mean left to the caller.
+
+Losses compare a prediction with a target that is taken as given: stop its gradient (``jax.lax.stop_gradient``,
+``tensor.detach()``) if it was computed from the same network.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from cramerl._arrays import Array, along_last, as_floats, constant, log_normal_cdf
+from cramerl._checks import (
+    broadcast_leading,
+    require_choice,
+    require_finite,
+    require_in_unit_interval,
+    require_last_axis,
+    require_penalty,
+    require_same_last_axis,
+    require_scale,
+)
+from cramerl.cramer import shape_energy
+from cramerl.supports import Support
+
+
+def cramer_loss(
+    support: Support,
+    target: Array,
+    prediction: Array,
+    mass_penalty: Any,
+    mass_penalty_scale: Literal["orthonormal", "total"] = "orthonormal",
+) -> Array:
+    r"""Cramér loss of S51: distance in shape to the target, plus a penalty for a mass other than one.
+
+    .. math:: (p - q)^\top C_0 (p - q) + \frac{\lambda}{K} (1^\top q - 1)^2
+
+    This is Eq. 5 of the paper with its constant put right: as printed, the penalty pulls the mass of q to
+    :math:`\sqrt{K}`. With ``mass_penalty_scale="total"`` the penalty is :math:`\lambda (1^\top q - 1)^2`.
+
+    Args:
+        support: K atoms. For the paper's numbers use unit spacing: a spacing of h multiplies the first term by h.
+        target: p, (..., K) signed masses, for instance from `backup`.
+        prediction: q, (..., K) outputs of the model. Leading axes broadcast.
+        mass_penalty: :math:`\lambda \ge 0`.
+        mass_penalty_scale: what the penalty multiplies, see above.
+
+    Returns:
+        (...) losses.
+
+    Example:
+        >>> import numpy as np
+        >>> support = Support([-1.0, 0.0, 1.0])
+        >>> cramer_loss(support, np.array([0.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0]), mass_penalty=1.0)
+        np.float64(1.0)
+    """
+    require_choice("mass_penalty_scale", mass_penalty_scale, ("orthonormal", "total"))
+    require_penalty(mass_penalty)
+    xp, target, prediction = as_floats(target=target, prediction=prediction)
+    target, prediction = _broadcast(support.num_atoms, xp, target=target, prediction=prediction)
+    excess = xp.sum(prediction, axis=-1) - 1.0
+    weight = mass_penalty / support.num_atoms if mass_penalty_scale == "orthonormal" else mass_penalty
+    return shape_energy(support, xp, target - prediction) + weight * excess**2
+
+
+def categorical_cross_entropy(target: Array, logits: Array) -> Array:
+    r"""Cross-entropy of C51, :math:`-\sum_i p_i \log \mathrm{softmax}(l)_i`, through a stable log-softmax.
+
+    Its gradient in the logits is ``softmax(logits) - target`` for targets that sum to one.
+
+    Args:
+        target: p, (..., K) probabilities.
+        logits: l, (..., K). Leading axes broadcast.
+
+    Returns:
+        (...) losses.
+    """
+    xp, target, logits = as_floats(target=target, logits=logits)
+    require_same_last_axis("target", target, "logits", logits)
+    target, logits = _broadcast(logits.shape[-1], xp, target=target, logits=logits)
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    log_probs = shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+    return -xp.sum(target * log_probs, axis=-1)
+
+
+def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None, threshold: Any = 1.0) -> Array:
+    r"""Quantile Huber loss of QR-DQN: summed over predicted quantiles, averaged over target samples.
+
+    .. math:: \sum_i \frac{1}{J} \sum_j |\tau_i - 1_{\delta_{ij} < 0}| \, \frac{L_\kappa(\delta_{ij})}{\kappa},
+        \qquad \delta_{ij} = y_j - \theta_i
+
+    with :math:`L_\kappa` the Huber function. A threshold of 0 gives the quantile regression loss,
+    :math:`L_\kappa(\delta)/\kappa = |\delta|`.
+
+    Args:
+        target: y, (..., J) samples or quantiles of the target.
+        quantiles: theta, (..., N) predictions. Leading axes broadcast.
+        levels: tau, (N,) in [0, 1]; by default the midpoints (2i - 1) / 2N.
+        threshold: kappa >= 0.
+
+    Returns:
+        (...) losses.
+
+    Reference:
+        Dabney et al. 2018, Eq. 10.
+    """
+    require_scale("threshold", threshold, zero_allowed=True)
+    xp, target, quantiles = as_floats(target=target, quantiles=quantiles)
+    for name, array in (("target", target), ("quantiles", quantiles)):
+        if array.ndim == 0:
+            raise ValueError(f"{name} must have at least one axis, got a number")
+    require_finite(xp, target=target, quantiles=quantiles)
+    leading = broadcast_leading(target=target, quantiles=quantiles)
+    samples, count = target.shape[-1], quantiles.shape[-1]
+    tau = _levels(xp, levels, quantiles)
+    target = xp.broadcast_to(target, (*leading, samples))
+    quantiles = xp.broadcast_to(quantiles, (*leading, count))
+    delta = target[..., None, :] - quantiles[..., :, None]
+    tau = xp.reshape(tau, (1,) * len(leading) + (count, 1))
+    weight = xp.where(delta < 0, 1.0 - tau, tau)
+    return xp.sum(xp.mean(weight * _scaled_huber(xp, delta, threshold), axis=-1), axis=-1)
+
+
+def hl_gauss_targets(support: Support, values: Array, sigma: Any) -> Array:
+    r"""Histogram targets for a scalar: a normal law around each value, cut to the support and binned.
+
+    Atom i stands for the bin between the midpoints to its neighbours; the end bins reach half a spacing further
+    out. The law is normalised over the bins, in log space, so that a value far outside gives the end atom.
+
+    Args:
+        support: K atoms, the centres of the bins.
+        values: (...).
+        sigma: standard deviation > 0, in the units of the values; 0.75 spacings is a common choice.
+
+    Returns:
+        (..., K) probabilities.
+
+    Reference:
+        Imani and White 2018; Farebrother et al. 2024, section 3.1.
+    """
+    require_scale("sigma", sigma)
+    xp, values = as_floats(values=values)
+    require_finite(xp, values=values)
+    middles = (support.atoms[1:] + support.atoms[:-1]) / 2
+    ends = support.atoms[[0, -1]] + support.spacings[[0, -1]] * np.array([-0.5, 0.5])
+    edges = np.concatenate([ends[:1], middles, ends[1:]])
+    column = values[..., None]
+    scores = (along_last(xp, edges, column) - column) / sigma
+    low, high = scores[..., :-1], scores[..., 1:]
+    # Above the value both ends of a bin have a CDF near one: mirror it to where the CDF is small and precise.
+    mirrored = low + high > 0
+    low, high = xp.where(mirrored, -high, low), xp.where(mirrored, -low, high)
+    log_low, log_high = log_normal_cdf(xp, low), log_normal_cdf(xp, high)
+    log_bins = log_high + xp.log1p(-xp.exp(log_low - log_high))
+    weights = xp.exp(log_bins - xp.max(log_bins, axis=-1, keepdims=True))
+    return weights / xp.sum(weights, axis=-1, keepdims=True)
+
+
+def td_squared(target: Array, prediction: Array) -> Array:
+    r"""Squared error :math:`(y - v)^2`, elementwise: (...), (...) -> (...)."""
+    _, delta = _td_error(target, prediction)
+    return delta**2
+
+
+def td_huber(target: Array, prediction: Array, threshold: Any = 1.0) -> Array:
+    r"""Huber loss, elementwise: :math:`\delta^2/2` up to the threshold, :math:`\kappa(|\delta| - \kappa/2)` past it.
+
+    Args:
+        target: y, (...).
+        prediction: v, (...).
+        threshold: kappa > 0.
+
+    Returns:
+        (...) losses.
+    """
+    require_scale("threshold", threshold)
+    xp, delta = _td_error(target, prediction)
+    return threshold * _scaled_huber(xp, delta, threshold)
+
+
+def _td_error(target: Array, prediction: Array) -> tuple[Any, Array]:
+    xp, target, prediction = as_floats(target=target, prediction=prediction)
+    require_finite(xp, target=target, prediction=prediction)
+    leading = broadcast_leading(target=target[..., None], prediction=prediction[..., None])
+    return xp, xp.broadcast_to(target, leading) - xp.broadcast_to(prediction, leading)
+
+
+def _scaled_huber(xp: Any, delta: Array, threshold: Any) -> Array:
+    """Huber function divided by its threshold: slope one far out, and |delta| for a threshold of zero."""
+    size = xp.abs(delta)
+    if isinstance(threshold, int | float) and threshold == 0:
+        return size
+    # min(|d|, kappa) written so that both branches have finite gradients everywhere.
+    inner = xp.minimum(size, xp.full_like(size, 1.0) * threshold)
+    return inner * (size - inner / 2) / threshold
+
+
+def _levels(xp: Any, levels: Array | None, quantiles: Array) -> Array:
+    count = quantiles.shape[-1]
+    if levels is None:
+        return constant(xp, (2 * np.arange(count) + 1) / (2 * count), quantiles)
+    _, tau, _ = as_floats(levels=levels, quantiles=quantiles)
+    if tuple(tau.shape) != (count,):
+        raise ValueError(f"levels must have shape ({count},), one for each quantile, got {tuple(tau.shape)}")
+    require_in_unit_interval(xp, levels=tau)
+    return tau
+
+
+def _broadcast(size: int, xp: Any, **pair: Array) -> list[Array]:
+    require_last_axis(size, "one entry for each atom", **pair)
+    require_finite(xp, **pair)
+    shape = (*broadcast_leading(**pair), size)
+    return [xp.broadcast_to(array, shape) for array in pair.values()]

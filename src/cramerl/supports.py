@@ -1,0 +1,109 @@
+"""The atoms a return distribution lives on. The only place where atoms are validated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Support:
+    r"""Atoms :math:`z_1 < \dots < z_K` (K >= 2), at any spacing.
+
+    Immutable and hashable: pass it to a jitted JAX function as a static argument. Atoms are kept in float64 on the
+    host; each function brings them to the library, dtype and device of the masses it is given.
+
+    Example:
+        >>> Support.uniform(-10, 10, 51).spacings[0]
+        np.float64(0.4)
+
+    Attributes:
+        atoms: (K,) float64, read-only.
+        spacings: (K - 1,) float64, the distances :math:`z_{i+1} - z_i`, read-only.
+        is_uniform: whether the atoms are evenly spaced to rounding. Closed forms and O(1) look-ups need it.
+    """
+
+    atoms: NDArray[np.float64]
+    spacings: NDArray[np.float64]
+    is_uniform: bool
+
+    def __init__(self, atoms: Sequence[float] | Any):
+        values = _strictly_increasing(atoms)
+        spacings = np.diff(values)
+        even = np.linspace(values[0], values[-1], values.size)
+        tolerance = 8 * np.finfo(np.float64).eps * np.abs(values).max()
+        # A few ulps of the largest atom may be far more than a small spacing: it has to be even by that measure too.
+        uniform = bool(np.all(np.abs(values - even) <= min(tolerance, 1e-6 * spacings.min())))
+        for array in (values, spacings):
+            array.flags.writeable = False
+        object.__setattr__(self, "atoms", values)
+        object.__setattr__(self, "spacings", spacings)
+        object.__setattr__(self, "is_uniform", uniform)
+
+    @classmethod
+    def uniform(cls, v_min: float, v_max: float, num_atoms: int) -> Self:
+        """``num_atoms`` evenly spaced atoms from ``v_min`` to ``v_max``, both included."""
+        if isinstance(num_atoms, bool) or not isinstance(num_atoms, int | np.integer) or num_atoms < 2:
+            raise ValueError(f"num_atoms must be an integer >= 2, got {num_atoms!r}")
+        low, high = _finite("v_min", v_min), _finite("v_max", v_max)
+        if not low < high:
+            raise ValueError(f"v_min must be less than v_max, got v_min={low} and v_max={high}")
+        return cls(np.linspace(low, high, int(num_atoms)))
+
+    @property
+    def num_atoms(self) -> int:
+        """Number of atoms, K."""
+        return self.atoms.size
+
+    @property
+    def v_min(self) -> float:
+        """Smallest atom."""
+        return float(self.atoms[0])
+
+    @property
+    def v_max(self) -> float:
+        """Largest atom."""
+        return float(self.atoms[-1])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Support) and np.array_equal(self.atoms, other.atoms)
+
+    def __hash__(self) -> int:
+        return hash(self.atoms.tobytes())
+
+    def __repr__(self) -> str:
+        if self.is_uniform and self.num_atoms > 2:
+            return f"Support.uniform({self.v_min}, {self.v_max}, {self.num_atoms})"
+        return f"Support({self.atoms.tolist()})"
+
+    def __reduce__(self) -> tuple[type[Self], tuple[list[float]]]:
+        return type(self), (self.atoms.tolist(),)
+
+
+def _strictly_increasing(atoms: Any) -> NDArray[np.float64]:
+    try:
+        values = np.array(atoms, dtype=np.float64) + 0.0  # + 0.0 turns -0.0 into 0.0: equal atoms, equal bytes
+    except (TypeError, ValueError):
+        raise ValueError(f"atoms must be a sequence of real numbers, got {atoms!r}") from None
+    if values.ndim != 1 or values.size < 2:
+        raise ValueError(f"atoms must be one-dimensional with at least 2 values, got shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"atoms must be finite, got {values[~np.isfinite(values)][0]}")
+    with np.errstate(over="ignore"):
+        steps = np.diff(values)
+    if not np.isfinite(steps).all():
+        raise ValueError(f"atoms must span a finite width, got {values[0]} to {values[-1]}")
+    if not (steps > 0).all():
+        i = int(np.argmax(steps <= 0))
+        raise ValueError(f"atoms must be strictly increasing, got {values[i]} followed by {values[i + 1]}")
+    return values
+
+
+def _finite(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    return float(value)

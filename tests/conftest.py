@@ -1,0 +1,71 @@
+"""Strict by default: warnings are errors (pyproject.toml), JAX neither promotes ranks nor mixes dtypes."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_strict
+import hypothesis
+import jax
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from cramerl._arrays import to_numpy
+
+mpl.use("Agg")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+# The same examples on every run: a failure in CI is a failure here.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=60)
+hypothesis.settings.load_profile("fixed")
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+LIBRARIES = ["numpy", "strict", "jax", pytest.param("torch", marks=needs_torch)]
+
+
+@dataclass(frozen=True)
+class Library:
+    """One array library: how to enter it and how to leave it."""
+
+    name: str
+    array: Callable[[Any], Any]
+    module: Any
+
+    def numpy(self, array: Any) -> np.ndarray:
+        assert isinstance(array, (type(self.array(np.zeros(1))), np.generic))
+        if self.name == "strict":
+            return np.from_dlpack(array)  # pyright: ignore[reportArgumentType]
+        return to_numpy(array)
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request: pytest.FixtureRequest) -> Iterator[Library]:
+    """Every function runs on each of these in float64; JAX under a scoped x64."""
+    if request.param == "numpy":
+        yield Library("numpy", lambda a: np.array(a, dtype=np.float64), np)
+    elif request.param == "strict":
+        yield Library("strict", lambda a: array_api_strict.asarray(np.array(a, np.float64)), array_api_strict)
+    elif request.param == "torch":
+        import torch
+
+        yield Library("torch", lambda a: torch.tensor(np.array(a), dtype=torch.float64), torch)
+    else:
+        request.getfixturevalue("x64")
+        yield Library("jax", lambda a: jax.numpy.asarray(a, dtype=jax.numpy.float64), jax.numpy)
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """JAX in double precision for one test."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)

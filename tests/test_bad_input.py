@@ -1,0 +1,139 @@
+"""A sentence that names the argument, what was given and what is allowed."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cramerl
+from cramerl import Support
+
+S = Support([-1.0, 0.0, 2.0])
+GOOD = np.array([0.2, 0.3, 0.5])
+NAN, INF = np.array([0.2, np.nan, 0.5]), np.array([0.2, np.inf, 0.5])
+WIDE = np.ones(4)
+
+MASS_FUNCTIONS = ["total_mass", "mean", "variance", "cdf", "negative_mass", "nearest_distribution"]
+LAST_AXIS = r"must have a last axis of 3 \(.*\), got shape \(4,\)"
+
+
+@pytest.mark.parametrize("name", MASS_FUNCTIONS)
+def test_masses(name):
+    function = getattr(cramerl, name)
+    with pytest.raises(ValueError, match="masses " + LAST_AXIS):
+        function(S, WIDE)
+    with pytest.raises(ValueError, match=r"masses must have a last axis .* got shape \(\)"):
+        function(S, 1.0)
+    with pytest.raises(ValueError, match="masses must be finite, got nan"):
+        function(S, NAN)
+    with pytest.raises(ValueError, match="masses must be finite, got inf"):
+        function(S, jnp.asarray(INF))
+    with pytest.raises(ValueError, match="masses must hold real numbers"):
+        function(S, GOOD.astype(complex))
+    with pytest.raises(ValueError, match="masses must hold real numbers, got 'abc'"):
+        function(S, "abc")
+
+
+CALLS = {
+    "project: lengths": (lambda: cramerl.project(S, [0.0, 1.0], GOOD), r"atoms and masses .* \(2,\) and \(3,\)"),
+    "project: leading": (
+        lambda: cramerl.project(S, np.zeros((2, 3)), np.ones((4, 3))),
+        r"leading axes must broadcast together, got atoms \(2, 3\), masses \(4, 3\)",
+    ),
+    "project: infinite atom": (lambda: cramerl.project(S, INF, GOOD), "atoms must be finite, got inf"),
+    "project: nan mass": (lambda: cramerl.project(S, GOOD, NAN), "masses must be finite, got nan"),
+    "project: number": (lambda: cramerl.project(S, 1.0, 1.0), "last axes of equal length"),
+    "backup: discount above": (lambda: cramerl.backup(S, 0.0, 1.5, GOOD), r"discounts must lie in \[0, 1\], got 1.5"),
+    "backup: discount below": (
+        lambda: cramerl.backup(S, np.zeros(2), [0.5, -0.1], np.ones((2, 3))),
+        r"discounts must lie in \[0, 1\], got -0.1",
+    ),
+    "backup: discount nan": (lambda: cramerl.backup(S, 0.0, np.nan, GOOD), r"discounts must lie in \[0, 1\], got nan"),
+    "backup: reward": (lambda: cramerl.backup(S, np.inf, 0.5, GOOD), "rewards must be finite, got inf"),
+    "backup: masses": (lambda: cramerl.backup(S, 0.0, 0.5, WIDE), "masses " + LAST_AXIS),
+    "backup: leading": (lambda: cramerl.backup(S, np.zeros(2), 0.5, np.ones((5, 3))), "leading axes must broadcast"),
+    "backup_matrix: discount": (lambda: cramerl.backup_matrix(S, 0.0, 2.0), r"discount must lie in \[0, 1\], got 2.0"),
+    "backup_matrix: reward": (lambda: cramerl.backup_matrix(S, np.nan, 0.5), "reward must be finite, got nan"),
+    "distance: p": (lambda: cramerl.cramer_distance_sq(S, WIDE, GOOD), "p " + LAST_AXIS),
+    "distance: q": (lambda: cramerl.cramer_distance_sq(S, GOOD, NAN), "q must be finite, got nan"),
+    "raw: form": (
+        lambda: cramerl.raw_distance_sq(S, GOOD, GOOD, "left"),  # pyright: ignore[reportArgumentType]
+        "form must be one of 'cumulative', 'tail', got 'left'",
+    ),
+    "raw_gram: form": (
+        lambda: cramerl.raw_gram(S, "up"),  # pyright: ignore[reportArgumentType]
+        "form must be one of",
+    ),
+    "affine: matrix": (
+        lambda: cramerl.project_affine(S, GOOD, np.ones((1, 4)), [1.0]),
+        r"matrix must have shape \(M, 3\)",
+    ),
+    "affine: matrix nan": (lambda: cramerl.project_affine(S, GOOD, [NAN], [1.0]), "matrix must be finite, got nan"),
+    "affine: offset": (
+        lambda: cramerl.project_affine(S, GOOD, [GOOD], [1.0, 2.0]),
+        r"offset must have a last axis of 1",
+    ),
+    "affine: masses": (lambda: cramerl.project_affine(S, WIDE, [GOOD], [1.0]), "masses " + LAST_AXIS),
+    "loss: target": (lambda: cramerl.cramer_loss(S, WIDE, GOOD, 1.0), "target " + LAST_AXIS),
+    "loss: prediction": (lambda: cramerl.cramer_loss(S, GOOD, NAN, 1.0), "prediction must be finite, got nan"),
+    "loss: scale": (
+        lambda: cramerl.cramer_loss(S, GOOD, GOOD, 1.0, "half"),  # pyright: ignore[reportArgumentType]
+        "mass_penalty_scale must be one of 'orthonormal', 'total', got 'half'",
+    ),
+    "entropy: shapes": (lambda: cramerl.categorical_cross_entropy(GOOD, WIDE), "target and logits must have last axes"),
+    "quantile_huber: levels": (
+        lambda: cramerl.quantile_huber(GOOD, GOOD, [0.5]),
+        r"levels must have shape \(3,\), one for each quantile, got \(1,\)",
+    ),
+    "quantile_huber: level": (
+        lambda: cramerl.quantile_huber(GOOD, GOOD, [0.5, 1.5, 0]),
+        r"levels must lie in \[0, 1\]",
+    ),
+    "quantile_huber: number": (lambda: cramerl.quantile_huber(1.0, GOOD), "target must have at least one axis"),
+    "quantile_huber: threshold": (
+        lambda: cramerl.quantile_huber(GOOD, GOOD, threshold=-1),
+        "threshold must be a finite number >= 0, got -1",
+    ),
+    "hl_gauss: sigma": (lambda: cramerl.hl_gauss_targets(S, 0.0, 0.0), "sigma must be a finite number > 0, got 0.0"),
+    "hl_gauss: values": (lambda: cramerl.hl_gauss_targets(S, np.nan, 1.0), "values must be finite, got nan"),
+    "td_huber: threshold": (lambda: cramerl.td_huber(1.0, 2.0, 0), "threshold must be a finite number > 0, got 0"),
+    "td_squared: shapes": (lambda: cramerl.td_squared(GOOD, WIDE), "leading axes must broadcast"),
+    "quantile: level": (lambda: cramerl.quantile(S, GOOD, 1.1), r"level must lie in \[0, 1\], got 1.1"),
+    "cvar: level": (lambda: cramerl.cvar(S, GOOD, -0.5), r"level must lie in \[0, 1\], got -0.5"),
+    "cvar: leading": (lambda: cramerl.cvar(S, np.ones((2, 3)), [0.1, 0.2, 0.3]), "leading axes must broadcast"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_calls(call):
+    function, sentence = CALLS[call]
+    with pytest.raises(ValueError, match=sentence):
+        function()
+
+
+@pytest.mark.parametrize("penalty", [-1.0, np.nan, np.inf, "1", None, True, [1.0], np.ones(3)])
+def test_penalties(penalty):
+    sentence = "mass_penalty must be a finite number >= 0, got"
+    for call in (
+        lambda: cramerl.cramer_gram(S, penalty),
+        lambda: cramerl.cramer_gram_sqrt(S, penalty),
+        lambda: cramerl.condition_number(S, penalty),
+        lambda: cramerl.cramer_distance_sq(S, GOOD, GOOD, mass_penalty=penalty),
+        lambda: cramerl.cramer_loss(S, GOOD, GOOD, penalty),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            call()
+
+
+def test_a_zero_penalty_has_no_inverse():
+    for call in (lambda: cramerl.cramer_gram_inverse(S, 0), lambda: cramerl.project_affine(S, GOOD, [GOOD], [1.0], 0)):
+        with pytest.raises(ValueError, match="mass_penalty must be a finite number > 0, got 0"):
+            call()
+
+
+def test_inputs_are_left_as_they_were():
+    masses, atoms = GOOD.copy(), np.array([3.0, -2.0, 0.1])
+    cramerl.project(S, atoms, masses)
+    cramerl.nearest_distribution(S, masses)
+    cramerl.quantile(S, masses, 0.5)
+    np.testing.assert_array_equal(masses, GOOD)
+    np.testing.assert_array_equal(atoms, [3.0, -2.0, 0.1])
