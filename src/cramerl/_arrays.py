@@ -6,6 +6,7 @@ indices, a running minimum, the logarithm of the normal CDF) is here, once per l
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -37,12 +38,26 @@ def as_floats(**arguments: Any) -> tuple[Any, ...]:
     NumPy arrays, lists and numbers follow the arrays of another library where there are any, in their dtype.
     Among themselves arrays promote as their library promotes them; integers become the library's default float.
     """
+    values = tuple(arguments.values())
+    if _alike(values):
+        return array_namespace(values[0]), *values
     xp = _common_namespace(arguments)
-    natives = [v for v in arguments.values() if is_array(v) and _belongs(xp, v)]
+    natives = [v for v in values if is_array(v) and _belongs(xp, v)]
     floats = [v.dtype for v in natives if xp.isdtype(v.dtype, "real floating")]
     dtype = xp.result_type(*floats) if floats else xp.asarray(0.0).dtype
     home = device(natives[0]) if natives else None
     return xp, *(_as_float(xp, name, value, dtype, home) for name, value in arguments.items())
+
+
+def _alike(values: tuple[Any, ...]) -> bool:
+    """Nothing to convert: arrays of one type and one floating dtype (the usual case, kept cheap)."""
+    first = values[0]
+    if not is_array(first) or isinstance(first, np.generic):
+        return False
+    kind, dtype = type(first), first.dtype
+    return all(type(v) is kind and v.dtype == dtype for v in values) and array_namespace(first).isdtype(
+        dtype, "real floating"
+    )
 
 
 def _common_namespace(arguments: dict[str, Any]) -> Any:
@@ -105,6 +120,26 @@ def readable(value: Array) -> bool:
         wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # no public test exists
         return value.device.type == "cpu" and not torch.compiler.is_compiling() and not wrapped(value)
     return True
+
+
+def all_finite(xp: Any, values: Array) -> bool:
+    """Whether no value is NaN or infinite. One sum tells, unless it overflows: then every value is looked at."""
+    if is_torch_namespace(xp):
+        values = values.detach()
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(xp.sum(values)) or bool(xp.all(xp.isfinite(values)))
+
+
+def clip(xp: Any, values: Array, low: float, high: float) -> Array:
+    """``xp.clip`` with two numbers, past the wrappers that make it slow on small arrays."""
+    if is_numpy_namespace(xp):
+        return np.minimum(np.maximum(values, low), high)
+    return values.clamp(low, high) if is_torch_namespace(xp) else xp.clip(values, low, high)
+
+
+def expand(xp: Any, values: Array, shape: tuple[int, ...]) -> Array:
+    """``broadcast_to``, free of charge where there is nothing to broadcast."""
+    return values if values.shape == shape else xp.broadcast_to(values, shape)
 
 
 def to_numpy(value: Array) -> np.ndarray:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from cramerl._arrays import Array, is_array, readable, to_numpy
+from cramerl._arrays import Array, all_finite, is_array, readable, to_numpy
 
 
 def require_finite(xp: Any, **arrays: Array) -> None:
     """Raise ValueError if an array holds NaN or infinity."""
     for name, array in arrays.items():
-        if readable(array) and not bool(xp.all(xp.isfinite(array))):
+        if readable(array) and not all_finite(xp, array):
             raise ValueError(f"{name} must be finite, got {_first(array, xp.isfinite(array))}")
 
 
@@ -53,11 +53,14 @@ def require_same_last_axis(first: str, a: Array, second: str, b: Array) -> None:
 
 def broadcast_leading(**arrays: Array) -> tuple[int, ...]:
     """The common shape of all axes but the last, or ValueError naming the shapes that do not broadcast."""
+    shapes = [tuple(a.shape[:-1]) for a in arrays.values()]
+    if shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     try:
-        return np.broadcast_shapes(*(tuple(a.shape[:-1]) for a in arrays.values()))
+        return np.broadcast_shapes(*shapes)
     except ValueError:
-        shapes = ", ".join(f"{name} {tuple(a.shape)}" for name, a in arrays.items())
-        raise ValueError(f"leading axes must broadcast together, got {shapes}") from None
+        given = ", ".join(f"{name} {tuple(a.shape)}" for name, a in arrays.items())
+        raise ValueError(f"leading axes must broadcast together, got {given}") from None
 
 
 def require_penalty(mass_penalty: Any, *, zero_allowed: bool = True) -> Any:

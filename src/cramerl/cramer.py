@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl._arrays import Array, along_last, as_floats
+from cramerl._arrays import Array, along_last, as_floats, expand
 from cramerl._checks import (
     broadcast_leading,
     require_choice,
@@ -47,9 +47,9 @@ def cramer_distance_sq(support: Support, p: Array, q: Array, mass_penalty: Any =
     """
     xp, p, q = as_floats(p=p, q=q)
     require_penalty(mass_penalty)
-    difference = _difference(support, xp, p=p, q=q)
-    mass = xp.sum(difference, axis=-1)
-    return shape_energy(support, xp, difference) + mass_penalty / support.num_atoms * mass**2
+    cumulative = xp.cumulative_sum(_difference(support, xp, p=p, q=q), axis=-1)
+    mass = cumulative[..., -1]
+    return shape_energy(support, xp, cumulative) + mass_penalty / support.num_atoms * mass**2
 
 
 def raw_distance_sq(support: Support, p: Array, q: Array, form: Literal["cumulative", "tail"] = "cumulative") -> Array:
@@ -161,18 +161,22 @@ def unit_mass_basis(support: Support) -> UnitMassBasis:
     return UnitMassBasis(vectors / scales, scales[:, None] * vectors.T)
 
 
-def shape_energy(support: Support, xp: Any, difference: Array) -> Array:
-    """The C_0 part of the distance: (..., K) -> (...), from the cumulative sums of the centred difference."""
-    centred = difference - xp.mean(difference, axis=-1, keepdims=True)
-    cumulative = xp.cumulative_sum(centred, axis=-1)[..., :-1]
-    return xp.sum(cumulative**2 * along_last(xp, support.spacings, cumulative), axis=-1)
+def shape_energy(support: Support, xp: Any, cumulative: Array) -> Array:
+    """The C_0 part of the distance, from the cumulative sums of the difference: (..., K) -> (...).
+
+    Centring the difference takes i / K of its total from the i-th cumulative sum.
+    """
+    k = support.num_atoms
+    inner, total = cumulative[..., :-1], cumulative[..., -1:]
+    heights = inner - along_last(xp, np.arange(1, k) / k, inner) * total
+    return xp.sum(heights * heights * along_last(xp, support.spacings, inner), axis=-1)
 
 
 def _difference(support: Support, xp: Any, **pair: Array) -> Array:
     require_last_axis(support.num_atoms, "the atoms of the support", **pair)
     require_finite(xp, **pair)
     shape = (*broadcast_leading(**pair), support.num_atoms)
-    first, second = (xp.broadcast_to(array, shape) for array in pair.values())
+    first, second = (expand(xp, array, shape) for array in pair.values())
     return first - second
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cramerl._arrays import Array, along_last, as_floats, constant, log_normal_cdf
+from cramerl._arrays import Array, along_last, as_floats, constant, expand, log_normal_cdf
 from cramerl._checks import (
     broadcast_leading,
     require_choice,
@@ -61,7 +61,7 @@ def cramer_loss(
     target, prediction = _broadcast(support.num_atoms, xp, target=target, prediction=prediction)
     excess = xp.sum(prediction, axis=-1) - 1.0
     weight = mass_penalty / support.num_atoms if mass_penalty_scale == "orthonormal" else mass_penalty
-    return shape_energy(support, xp, target - prediction) + weight * excess**2
+    return shape_energy(support, xp, xp.cumulative_sum(target - prediction, axis=-1)) + weight * excess**2
 
 
 def categorical_cross_entropy(target: Array, logits: Array) -> Array:
@@ -114,8 +114,8 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
     leading = broadcast_leading(target=target, quantiles=quantiles)
     samples, count = target.shape[-1], quantiles.shape[-1]
     tau = _levels(xp, levels, quantiles)
-    target = xp.broadcast_to(target, (*leading, samples))
-    quantiles = xp.broadcast_to(quantiles, (*leading, count))
+    target = expand(xp, target, (*leading, samples))
+    quantiles = expand(xp, quantiles, (*leading, count))
     delta = target[..., None, :] - quantiles[..., :, None]
     tau = xp.reshape(tau, (1,) * len(leading) + (count, 1))
     weight = xp.where(delta < 0, 1.0 - tau, tau)
@@ -183,7 +183,7 @@ def _td_error(target: Array, prediction: Array) -> tuple[Any, Array]:
     xp, target, prediction = as_floats(target=target, prediction=prediction)
     require_finite(xp, target=target, prediction=prediction)
     leading = broadcast_leading(target=target[..., None], prediction=prediction[..., None])
-    return xp, xp.broadcast_to(target, leading) - xp.broadcast_to(prediction, leading)
+    return xp, expand(xp, target, leading) - expand(xp, prediction, leading)
 
 
 def _scaled_huber(xp: Any, delta: Array, threshold: Any) -> Array:
@@ -211,4 +211,4 @@ def _broadcast(size: int, xp: Any, **pair: Array) -> list[Array]:
     require_last_axis(size, "one entry for each atom", **pair)
     require_finite(xp, **pair)
     shape = (*broadcast_leading(**pair), size)
-    return [xp.broadcast_to(array, shape) for array in pair.values()]
+    return [expand(xp, array, shape) for array in pair.values()]

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import is_numpy_namespace
-from scipy.optimize import isotonic_regression
 
-from cramerl._arrays import Array, along_last, as_floats, constant, running_max, take
+from cramerl._arrays import Array, along_last, as_floats, clip, constant, expand, running_max, take
 from cramerl._checks import (
     broadcast_leading,
     require_finite,
@@ -125,12 +124,14 @@ def nearest_distribution(support: Support, masses: Array) -> Array:
     unit = masses + (1.0 - xp.sum(masses, axis=-1, keepdims=True)) / support.num_atoms
     target = xp.cumulative_sum(unit, axis=-1)[..., :-1]
     fit = _isotonic_rows if is_numpy_namespace(xp) else _isotonic_max_min
-    inner = xp.clip(fit(xp, target, support.spacings), 0.0, 1.0)
+    inner = clip(xp, fit(xp, target, support.spacings), 0.0, 1.0)
     ends = xp.zeros_like(masses[..., :1])
     return xp.concat([inner, ends + 1.0], axis=-1) - xp.concat([ends, inner], axis=-1)
 
 
 def _isotonic_rows(xp: Any, target: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    from scipy.optimize import isotonic_regression  # slow to import, and rarely needed
+
     rows = target.reshape(-1, target.shape[-1])
     fitted = [isotonic_regression(row, weights=weights).x for row in rows]
     return np.asarray(fitted, dtype=target.dtype).reshape(target.shape)
@@ -144,9 +145,9 @@ def _isotonic_max_min(xp: Any, target: Array, weights: np.ndarray) -> Array:
     counts = np.cumsum(upper * weights, axis=-1) + (1 - upper)
     outside = _matrix(xp, upper, target) == 0
     infinity = xp.full_like(sums, xp.inf)
-    means = xp.where(xp.broadcast_to(outside, sums.shape), infinity, sums / _matrix(xp, counts, target))
+    means = xp.where(expand(xp, outside, sums.shape), infinity, sums / _matrix(xp, counts, target))
     lowest = -xp.flip(running_max(xp, xp.flip(-means, axis=-1)), axis=-1)
-    return xp.max(xp.where(xp.broadcast_to(outside, sums.shape), -infinity, lowest), axis=-2)
+    return xp.max(xp.where(expand(xp, outside, sums.shape), -infinity, lowest), axis=-2)
 
 
 def _matrix(xp: Any, values: np.ndarray, like: Array) -> Array:
@@ -184,4 +185,4 @@ def _masses_and_level(support: Support, masses: Array, level: Array) -> tuple[An
     require_in_unit_interval(xp, level=level)
     level = level[..., None]
     leading = broadcast_leading(masses=masses, level=level)
-    return xp, xp.broadcast_to(masses, (*leading, support.num_atoms)), xp.broadcast_to(level, (*leading, 1))
+    return xp, expand(xp, masses, (*leading, support.num_atoms)), expand(xp, level, (*leading, 1))

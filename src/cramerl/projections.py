@@ -7,7 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl._arrays import Array, add_at, along_last, as_floats, constant, index_dtype, readable, take, to_numpy
+from cramerl._arrays import (
+    Array,
+    add_at,
+    along_last,
+    as_floats,
+    clip,
+    constant,
+    expand,
+    index_dtype,
+    readable,
+    take,
+    to_numpy,
+)
 from cramerl._checks import (
     broadcast_leading,
     require_finite,
@@ -48,7 +60,7 @@ def project(support: Support, atoms: Array, masses: Array) -> Array:
     require_same_last_axis("atoms", atoms, "masses", masses)
     require_finite(xp, atoms=atoms, masses=masses)
     shape = (*broadcast_leading(atoms=atoms, masses=masses), atoms.shape[-1])
-    return _share(support, xp.broadcast_to(atoms, shape), xp.broadcast_to(masses, shape), xp)
+    return _share(support, expand(xp, atoms, shape), expand(xp, masses, shape), xp)
 
 
 def backup(support: Support, rewards: Array, discounts: Array, masses: Array) -> Array:
@@ -75,7 +87,7 @@ def backup(support: Support, rewards: Array, discounts: Array, masses: Array) ->
     rewards, discounts = rewards[..., None], discounts[..., None]
     leading = broadcast_leading(rewards=rewards, discounts=discounts, masses=masses)
     atoms = _shifted(support, xp, rewards, discounts, (*leading, support.num_atoms))
-    return _share(support, atoms, xp.broadcast_to(masses, atoms.shape), xp)
+    return _share(support, atoms, expand(xp, masses, atoms.shape), xp)
 
 
 def backup_matrix(support: Support, reward: Array, discount: Array) -> Array:
@@ -128,8 +140,8 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     leading = broadcast_leading(masses=masses, offset=offset)
     directions = cramer_gram_inverse(support, float(penalty)) @ constraints.T
     correction = directions @ np.linalg.pinv(constraints @ directions, hermitian=True)
-    masses = xp.broadcast_to(masses, (*leading, support.num_atoms))
-    offset = xp.broadcast_to(offset, (*leading, constraints.shape[0]))
+    masses = expand(xp, masses, (*leading, support.num_atoms))
+    offset = expand(xp, offset, (*leading, constraints.shape[0]))
     projected = masses - _apply(xp, correction, _apply(xp, constraints, masses) - offset)
     _require_consistent(constraints, projected, offset)
     return projected
@@ -137,7 +149,7 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
 
 def _shifted(support: Support, xp: Any, rewards: Array, discounts: Array, shape: tuple[int, ...]) -> Array:
     """r + gamma z with the given full shape; ``rewards`` and ``discounts`` end in an axis of one."""
-    rewards, discounts = xp.broadcast_to(rewards, shape), xp.broadcast_to(discounts, shape)
+    rewards, discounts = expand(xp, rewards, shape), expand(xp, discounts, shape)
     return rewards + discounts * along_last(xp, support.atoms, rewards)
 
 
@@ -151,7 +163,7 @@ def _share(support: Support, atoms: Array, masses: Array, xp: Any) -> Array:
 
 def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
     """The cell [z_i, z_{i+1}] each atom falls into (the end cell if beyond), and how far up in it, in [0, 1]."""
-    inside = xp.clip(atoms, support.v_min, support.v_max)
+    inside = clip(xp, atoms, support.v_min, support.v_max)
     integer, last = index_dtype(xp), support.num_atoms - 2
     if support.is_uniform:
         width = float(np.mean(support.spacings))
@@ -160,11 +172,11 @@ def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
         flat = xp.reshape(inside, (-1,))
         found = xp.searchsorted(constant(xp, support.atoms, inside), flat, side="right")
         cell = xp.reshape(xp.astype(found, integer), inside.shape) - 1
-    cell = xp.clip(cell, 0, last)
+    cell = clip(xp, cell, 0, last)
     start = take(xp, constant(xp, support.atoms, inside), cell)
     length = take(xp, constant(xp, support.spacings, inside), cell)
     # Rounding may put an atom one ulp outside its cell; the clip keeps probabilities from turning negative there.
-    return cell, xp.clip((inside - start) / length, 0.0, 1.0)
+    return cell, clip(xp, (inside - start) / length, 0.0, 1.0)
 
 
 def _host_matrix(support: Support, matrix: Array) -> NDArray[np.float64]:

@@ -18,8 +18,8 @@ class Support:
     host; each function brings them to the library, dtype and device of the masses it is given.
 
     Example:
-        >>> Support.uniform(-10, 10, 51).spacings[0]
-        np.float64(0.4)
+        >>> Support.uniform(-1, 1, 5).atoms
+        array([-1. , -0.5,  0. ,  0.5,  1. ])
 
     Attributes:
         atoms: (K,) float64, read-only.

@@ -1,0 +1,1 @@
+"""From settings to evidence: what a run writes, the numbers drawn from it, and the pictures."""

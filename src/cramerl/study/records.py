@@ -1,0 +1,35 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
+    """Let ``write`` fill a temporary file beside ``path``, then put it in place in one step.
+
+    Whatever happens in between (Ctrl-C, a full disk), ``path`` is the old file or the new one, never half of one.
+    The temporary file keeps the suffix, by which writers such as matplotlib choose their format.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def write_json(path: Path, content: Any) -> Path:
+    """Write JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    return write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

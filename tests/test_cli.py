@@ -1,0 +1,102 @@
+"""The command as its user meets it: a real process, its exit status and its words."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cramerl import __version__
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cramerl.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def test_demo_writes_a_table_a_picture_and_numbers(tmp_path):
+    result = run("demo", "--out", str(tmp_path / "new" / "folder"), "--steps", "200")
+    assert result.returncode == 0, result.stderr
+    assert "1053.48" in result.stdout
+    written = json.loads((tmp_path / "new/folder/demo.json").read_text())
+    assert written["conditioning"][3]["num_atoms"] == 51
+    assert written["conditioning"][3]["raw"] == pytest.approx(4296.0000281, rel=1e-9)
+    assert written["measures"]["nearest"]["negative_mass"] == 0
+    # Nothing clips: the backup has mean 1 + 0.9 mean, and the nearest distribution mass one.
+    means = {name: values["mean"] for name, values in written["measures"].items()}
+    assert means["target"] == pytest.approx(1 + 0.9 * means["prediction"])
+    raw, s51, u51 = (d["error"] for d in written["descents"])
+    assert u51 < 1e-13 < s51 < raw < 1
+    assert (tmp_path / "new/folder/demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_help_and_version():
+    assert run("--version").stdout == f"cramerl {__version__}\n"
+    for arguments in (["--help"], ["demo", "--help"]):
+        result = run(*arguments)
+        assert result.returncode == 0
+        assert "demo" in result.stdout
+
+
+def test_the_command_line_starts_without_heavy_libraries():
+    heavy = ["numpy", "scipy", "jax", "torch", "matplotlib"]
+    code = f"import sys, cramerl.cli as c; c._parser(); print([m for m in {heavy} if m in sys.modules])"
+    # The package itself needs NumPy; nothing else may come with it.
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "['numpy']"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "required: COMMAND"),
+        (["dmeo"], "invalid choice"),
+        (["demo", "--atoms", "2"], "--atoms: must be an integer >= 3, got '2'"),
+        (["demo", "--steps", "many"], "--steps: must be an integer >= 1, got 'many'"),
+        (["demo", "--steps", "5", "--out", __file__], Path(__file__).name),
+    ],
+)
+def test_bad_input(arguments, sentence):
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_missing_extra_is_named(tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('gone', name='matplotlib')")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    result = run("demo", "--steps", "5", "--out", str(tmp_path), env={**os.environ, "PYTHONPATH": path})
+    assert result.returncode == 2
+    assert "matplotlib is not installed; try: pip install 'cramerl[all]'" in result.stderr
+
+
+def test_ctrl_c_stops_cleanly(tmp_path):
+    command = [sys.executable, "-m", "cramerl.cli", "demo", "--steps", "100000000", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "stopped" in words
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path):
+    from cramerl.study.records import write_whole
+
+    path = tmp_path / "numbers.json"
+    path.write_text("old")
+
+    def fail(temporary: Path) -> None:
+        temporary.write_text("ne")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, fail)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,41 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import needs_torch
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*command: str) -> str:
+    result = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=300, check=False, cwd=ROOT
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@needs_torch
+def test_pytorch_example_learns_the_law_of_the_reward():
+    rows = re.findall(
+        r"state (\S+): mean (\S+), standard deviation (\S+), total mass (\S+)", run("examples/pytorch_cramer_loss.py")
+    )
+    assert len(rows) == 3
+    for state, mean, deviation, mass in (map(float, row) for row in rows):
+        assert mean == pytest.approx(state, abs=0.1)
+        assert deviation == pytest.approx(0.5, abs=0.15)
+        assert mass == pytest.approx(1, abs=0.05)
+
+
+def test_readme_example_prints_what_the_readme_says():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    code, output = re.search(r"```python\n(.*?)```\n+```text\n(.*?)```", readme, re.DOTALL).groups()  # pyright: ignore
+    assert run("-c", code) == output
+
+
+def test_core_benchmark_runs():
+    """Its figures are its own business; that ours and the matrix version agree is asserted inside."""
+    table = run("benchmarks/core.py", "--quick", "--libraries", "numpy", "--atoms", "11", "51", "--batches", "1", "32")
+    assert len(table.splitlines()) == 1 + 3 * 2 * 2
