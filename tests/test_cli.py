@@ -75,12 +75,28 @@ def test_a_missing_extra_is_named(tmp_path):
     assert "matplotlib is not installed; try: pip install 'cramerl[all]'" in result.stderr
 
 
+# SIGINT is ignored in processes started in the background; a terminal does not do that, so put the default back.
+FROM_A_TERMINAL = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from cramerl.cli import main
+print("ready", flush=True)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_ctrl_c_stops_cleanly(tmp_path):
-    command = [sys.executable, "-m", "cramerl.cli", "demo", "--steps", "100000000", "--out", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    time.sleep(1.5)
-    process.send_signal(signal.SIGINT)
-    _, words = process.communicate(timeout=30)
+    arguments = ["demo", "--steps", "100000000", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-c", FROM_A_TERMINAL, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, words = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "stopped" in words
     assert not (tmp_path / "out").exists()
