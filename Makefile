@@ -11,10 +11,10 @@ OUT    ?= out/demo
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml constraints.txt
+$(VENV)/.ready-%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cramerl needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 
 setup: $(READY)  ## create .venv and install (all targets do this first; a second call does nothing)
@@ -25,7 +25,7 @@ test: $(READY)  ## run the test suite
 test-all: $(READY)  ## run every test, the slow ones and those for an accelerator too
 	$(BIN)/python -m pytest -n auto
 
-demo: $(READY)  ## run the main job at the size of a laptop; writes out/demo/
+demo: $(VENV)/.ready-all  ## see what it does, at the size of a laptop; writes out/demo/
 	$(BIN)/cramerl demo --out $(OUT)
 
 lint: $(READY)  ## formatting, lint and types

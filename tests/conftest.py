@@ -14,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from cramerl._arrays import to_numpy
+from cramerl._arrays import host_values
 
 mpl.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -40,7 +40,9 @@ class Library:
         assert isinstance(array, (type(self.array(np.zeros(1))), np.generic))
         if self.name == "strict":
             return np.from_dlpack(array)  # pyright: ignore[reportArgumentType]
-        return to_numpy(array)
+        values = host_values(array)
+        assert values is not None
+        return values
 
 
 @pytest.fixture(params=LIBRARIES)

@@ -10,8 +10,9 @@ import cramerl
 ROOT = Path(cramerl.__file__).parent
 HOUSE = [
     *("_arrays", "_checks", "supports", "measures", "cramer", "projections", "losses"),
-    *("linear.processes", "linear.features", "linear.operators", "linear.solve", "linear.certificates"),
-    *("linear.td", "linear.lstd", "linear.claims"),
+    *("linear.stationary", "linear.operators", "linear.processes", "linear.features", "linear.examples"),
+    *("linear.systems", "linear.solve", "linear.certificates", "linear.evaluation", "linear.td", "linear.lstd"),
+    *("linear.logs", "linear.claims"),
     *("deep.heads", "deep.networks", "deep.replay", "deep.learner", "deep.envs", "deep.loop", "deep.checkpoint"),
     *("study.config", "study.records", "study.statistics", "study.plots", "study.report", "study.sweep"),
     *("study.watch", "study.demo", "cli"),

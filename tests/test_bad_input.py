@@ -1,5 +1,6 @@
 """A sentence that names the argument, what was given and what is allowed."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ CALLS = {
     "project: lengths": (lambda: cramerl.project(S, [0.0, 1.0], GOOD), r"atoms and masses .* \(2,\) and \(3,\)"),
     "project: leading": (
         lambda: cramerl.project(S, np.zeros((2, 3)), np.ones((4, 3))),
-        r"leading axes must broadcast together, got atoms \(2, 3\), masses \(4, 3\)",
+        r"leading axes must broadcast together, got \(2,\) of atoms, \(4,\) of masses",
     ),
     "project: infinite atom": (lambda: cramerl.project(S, INF, GOOD), "atoms must be finite, got inf"),
     "project: nan mass": (lambda: cramerl.project(S, GOOD, NAN), "masses must be finite, got nan"),
@@ -50,7 +51,10 @@ CALLS = {
     "backup: discount nan": (lambda: cramerl.backup(S, 0.0, np.nan, GOOD), r"discounts must lie in \[0, 1\], got nan"),
     "backup: reward": (lambda: cramerl.backup(S, np.inf, 0.5, GOOD), "rewards must be finite, got inf"),
     "backup: masses": (lambda: cramerl.backup(S, 0.0, 0.5, WIDE), "masses " + LAST_AXIS),
-    "backup: leading": (lambda: cramerl.backup(S, np.zeros(2), 0.5, np.ones((5, 3))), "leading axes must broadcast"),
+    "backup: leading": (
+        lambda: cramerl.backup(S, np.zeros(2), 0.5, np.ones((5, 3))),
+        r"got \(2,\) of rewards, \(\) of discounts",
+    ),
     "backup_matrix: discount": (lambda: cramerl.backup_matrix(S, 0.0, 2.0), r"discount must lie in \[0, 1\], got 2.0"),
     "backup_matrix: reward": (lambda: cramerl.backup_matrix(S, np.nan, 0.5), "reward must be finite, got nan"),
     "distance: p": (lambda: cramerl.cramer_distance_sq(S, WIDE, GOOD), "p " + LAST_AXIS),
@@ -72,6 +76,11 @@ CALLS = {
         lambda: cramerl.project_affine(S, GOOD, [GOOD], [1.0, 2.0]),
         r"offset must have a last axis of 1",
     ),
+    "affine: traced": (
+        lambda: jax.jit(lambda a: cramerl.project_affine(S, GOOD, a, [1.0]))(GOOD[None]),
+        "matrix must be known",
+    ),
+    "basis: outputs": (lambda: cramerl.unit_mass_basis(S).masses(GOOD), "outputs must have a last axis of 2"),
     "affine: masses": (lambda: cramerl.project_affine(S, WIDE, [GOOD], [1.0]), "masses " + LAST_AXIS),
     "loss: target": (lambda: cramerl.cramer_loss(S, WIDE, GOOD, 1.0), "target " + LAST_AXIS),
     "loss: prediction": (lambda: cramerl.cramer_loss(S, GOOD, NAN, 1.0), "prediction must be finite, got nan"),

@@ -202,6 +202,8 @@ def test_unit_mass_basis(name, rng):
     p, q = proper(rng, 2, k)
     o, s = left_inverse @ p, left_inverse @ q
     np.testing.assert_allclose(1 / k + basis @ o, p, atol=1e-12)
+    np.testing.assert_allclose(unit_mass_basis(support).masses(np.stack([o, s])), [p, q], atol=1e-12)
+    np.testing.assert_allclose(unit_mass_basis(support).outputs(np.stack([p, q])), [o, s], atol=1e-12)
     assert np.sum((o - s) ** 2) == pytest.approx(cramer_distance_sq(support, p, q), abs=1e-12)
 
 

@@ -42,6 +42,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "backup_matrix": (lambda r: cramerl.backup_matrix(N, r, 0.9), (RNG.normal(size=(2, 3)),)),
     "cramer_distance_sq": (lambda p, q: cramerl.cramer_distance_sq(U, p, q, mass_penalty=2), (P, Q[0])),
     "raw_distance_sq": (lambda p, q: cramerl.raw_distance_sq(N, p, q, "tail"), (P7, Q7)),
+    "unit_mass_basis, masses": (cramerl.unit_mass_basis(N).masses, (Q7[:, :6],)),
+    "unit_mass_basis, outputs": (cramerl.unit_mass_basis(N).outputs, (Q7,)),
     "project_affine": (
         lambda m, b: cramerl.project_affine(N, m, [[1] * 7, [1, 0, 2, 0, 0, 0, 1]], b, 0.5),
         (Q7, RNG.normal(size=2)),
@@ -146,11 +148,23 @@ def test_torch_gradients_equal_jax_gradients(case, x64):
 
 
 @needs_torch
-def test_torch_vmap_and_compile_pass_the_value_checks():
+@pytest.mark.parametrize("case", ["cramer_loss", "backup, numbers", "cvar", "project", "categorical_cross_entropy"])
+@pytest.mark.filterwarnings("ignore:.*lru_cache")  # array-api-compat's, seen by the compiler
+def test_torch_compiles_whole(case):
+    import torch
+
+    function, arrays = CASES[case]
+    tensors = [torch.tensor(a) for a in arrays]
+    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(*tensors), function(*tensors))
+
+
+@needs_torch
+def test_torch_vmap_passes_the_value_checks():
     import torch
 
     q = torch.tensor(Q7, dtype=torch.float32)
-    mapped = torch.func.vmap(lambda m: cramerl.cramer_loss(N, torch.ones(7) / 7, m, 1.0))(q)
+    mapped: Any = torch.func.vmap(lambda m: cramerl.cramer_loss(N, torch.ones(7) / 7, m, 1.0))(q)
     torch.testing.assert_close(mapped, cramerl.cramer_loss(N, torch.ones(7) / 7, q, 1.0))
 
 
@@ -176,6 +190,15 @@ def test_two_libraries_are_refused():
 
     with pytest.raises(TypeError, match=r"one array library, got p from .* q from"):
         cramerl.cramer_distance_sq(N, torch.ones(7), jnp.ones(7))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_jit_closes_over_arrays(case):
+    """Arrays from outside a trace are known inside it; looking at them must not trip over the trace."""
+    function, arrays = CASES[case]
+    inputs = [jnp.asarray(a) for a in arrays]
+    result = jax.jit(lambda: function(*inputs))()
+    np.testing.assert_allclose(result, function(*inputs), rtol=1e-4, atol=1e-5)
 
 
 def test_support_as_static_argument_and_traced_penalty():

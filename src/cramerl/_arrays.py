@@ -6,7 +6,6 @@ indices, a running minimum, the logarithm of the normal CDF) is here, once per l
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import Any
 
@@ -75,7 +74,7 @@ def _belongs(xp: Any, value: Any) -> bool:
 
 
 def _is_numpy(value: Any) -> bool:
-    return isinstance(value, np.ndarray | np.generic)
+    return isinstance(value, (np.ndarray, np.generic))
 
 
 def _as_float(xp: Any, name: str, value: Any, dtype: Any, home: Any) -> Array:
@@ -84,6 +83,8 @@ def _as_float(xp: Any, name: str, value: Any, dtype: Any, home: Any) -> Array:
             raise ValueError(f"{name} must hold real numbers, got dtype {value.dtype}")
         # asarray would cut a torch tensor out of its graph; astype keeps it.
         return xp.asarray(value) if value.dtype == dtype and is_numpy_namespace(xp) else xp.astype(value, dtype)
+    if type(value) in (int, float):
+        return xp.asarray(value, dtype=dtype, device=home)
     host = np.asarray(value)
     if host.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold real numbers, got {value!r}")
@@ -101,33 +102,40 @@ def along_last(xp: Any, values: Any, like: Array) -> Array:
     return xp.reshape(row, (1,) * (like.ndim - 1) + row.shape)
 
 
+def apply_matrix(xp: Any, matrix: np.ndarray, vectors: Array) -> Array:
+    """A host matrix (M, K) times every vector (..., K). Elementwise: some devices round inside matrix products."""
+    rows = xp.reshape(constant(xp, matrix, vectors), (1,) * (vectors.ndim - 1) + matrix.shape)
+    return xp.sum(vectors[..., None, :] * rows, axis=-1)
+
+
 def index_dtype(xp: Any) -> Any:
     """The library's default integer, which is also what it indexes with."""
     return xp.asarray(0).dtype
 
 
-def readable(value: Array) -> bool:
-    """Whether the values can be looked at now, at no cost to the caller.
+def host_values(value: Array) -> np.ndarray | None:
+    """The values as a NumPy array, outside any graph, or None where looking at them is not free.
 
-    False for values that are only being traced (``jax.jit``, ``torch.compile``, ``torch.func``) and for arrays on
+    None for values that are only being traced (``jax.jit``, ``torch.compile``, ``torch.func``) and for arrays on
     an accelerator, where looking would make the host wait for the device.
     """
+    if isinstance(value, np.ndarray):
+        return value
     if is_jax_array(value):
         jax = sys.modules["jax"]
-        return not isinstance(value, jax.core.Tracer) and all(d.platform == "cpu" for d in value.devices())
+        if isinstance(value, jax.core.Tracer) or any(d.platform != "cpu" for d in value.devices()):
+            return None
+        return np.asarray(value)
     if is_torch_array(value):
         torch: Any = sys.modules["torch"]
-        wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # no public test exists
-        return value.device.type == "cpu" and not torch.compiler.is_compiling() and not wrapped(value)
-    return True
-
-
-def all_finite(xp: Any, values: Array) -> bool:
-    """Whether no value is NaN or infinite. One sum tells, unless it overflows: then every value is looked at."""
-    if is_torch_namespace(xp):
-        values = values.detach()
-    with np.errstate(over="ignore", invalid="ignore"):
-        return math.isfinite(xp.sum(values)) or bool(xp.all(xp.isfinite(values)))
+        # The last test has no public name.
+        if value.device.type != "cpu" or torch.compiler.is_compiling():
+            return None
+        if torch._C._functorch.is_functorch_wrapped_tensor(value):
+            return None
+        plain = value.detach()
+        return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+    return np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
 
 
 def clip(xp: Any, values: Array, low: float, high: float) -> Array:
@@ -140,11 +148,6 @@ def clip(xp: Any, values: Array, low: float, high: float) -> Array:
 def expand(xp: Any, values: Array, shape: tuple[int, ...]) -> Array:
     """``broadcast_to``, free of charge where there is nothing to broadcast."""
     return values if values.shape == shape else xp.broadcast_to(values, shape)
-
-
-def to_numpy(value: Array) -> np.ndarray:
-    """The values on the host, outside any graph; for messages and checks."""
-    return np.asarray(value.detach() if is_torch_array(value) else value)
 
 
 def take(xp: Any, vector: Array, index: Array) -> Array:
@@ -196,5 +199,5 @@ def log_normal_cdf(xp: Any, values: Array) -> Array:
         return xp.special.log_ndtr(values)
     from scipy.special import log_ndtr
 
-    host = values if is_numpy_namespace(xp) else np.from_dlpack(values)
+    host = host_values(values)
     return xp.asarray(log_ndtr(host), dtype=values.dtype, device=device(values))

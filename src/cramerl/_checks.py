@@ -1,6 +1,6 @@
 """What an argument may be, and the sentence a caller reads when it is not.
 
-Shapes are always checked. Values are checked when they can be read (see ``_arrays.readable``): inside ``jax.jit``
+Shapes are always checked. Values are checked when they can be read (see ``_arrays.host_values``): inside ``jax.jit``
 or on an accelerator a bad value is passed through and shows in the result; it is never repaired.
 """
 
@@ -11,30 +11,36 @@ from typing import Any
 
 import numpy as np
 
-from cramerl._arrays import Array, all_finite, is_array, readable, to_numpy
+from cramerl._arrays import Array, host_values, is_array
 
 
-def require_finite(xp: Any, **arrays: Array) -> None:
+def require_finite(**arrays: Array) -> None:
     """Raise ValueError if an array holds NaN or infinity."""
     for name, array in arrays.items():
-        if readable(array) and not all_finite(xp, array):
-            raise ValueError(f"{name} must be finite, got {_first(array, xp.isfinite(array))}")
+        values = host_values(array)
+        if values is not None and not _all_finite(values):
+            raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)].flat[0]}")
 
 
-def require_in_unit_interval(xp: Any, **arrays: Array) -> None:
+def _all_finite(values: np.ndarray) -> bool:
+    """One sum tells, unless it overflows: then every value is looked at."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(np.sum(values))) or bool(np.isfinite(values).all())
+
+
+def require_in_unit_interval(**arrays: Array) -> None:
     """Raise ValueError if an array has a value outside [0, 1] (NaN included)."""
     for name, array in arrays.items():
-        if not readable(array):
-            continue
-        inside = xp.logical_and(array >= 0, array <= 1)
-        if not bool(xp.all(inside)):
-            raise ValueError(f"{name} must lie in [0, 1], got {_first(array, inside)}")
+        values = host_values(array)
+        if values is not None and not (inside := (values >= 0) & (values <= 1)).all():
+            raise ValueError(f"{name} must lie in [0, 1], got {values[~inside].flat[0]}")
 
 
-def require_positive_mass(xp: Any, name: str, total: Array) -> None:
+def require_positive_mass(name: str, total: Array) -> None:
     """Raise ValueError if a total mass is not positive: such a measure has no quantiles."""
-    if readable(total) and not bool(xp.all(total > 0)):
-        raise ValueError(f"{name} must have a positive total mass, got a total of {_first(total, total > 0)}")
+    values = host_values(total)
+    if values is not None and not (values > 0).all():
+        raise ValueError(f"{name} must have a positive total mass, got a total of {values[~(values > 0)].flat[0]}")
 
 
 def require_last_axis(size: int, what: str, **arrays: Array) -> None:
@@ -51,15 +57,15 @@ def require_same_last_axis(first: str, a: Array, second: str, b: Array) -> None:
         raise ValueError(f"{first} and {second} must have last axes of equal length, got {shapes}")
 
 
-def broadcast_leading(**arrays: Array) -> tuple[int, ...]:
-    """The common shape of all axes but the last, or ValueError naming the shapes that do not broadcast."""
-    shapes = [tuple(a.shape[:-1]) for a in arrays.values()]
+def broadcast_leading(**leading: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape of the leading axes, or ValueError naming the shapes that do not broadcast."""
+    shapes = [tuple(shape) for shape in leading.values()]
     if shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        given = ", ".join(f"{name} {tuple(a.shape)}" for name, a in arrays.items())
+        given = ", ".join(f"{shape} of {name}" for name, shape in zip(leading, shapes, strict=True))
         raise ValueError(f"leading axes must broadcast together, got {given}") from None
 
 
@@ -79,11 +85,14 @@ def _require_number(name: str, value: Any, allowed: str, *, zero_allowed: bool) 
     if is_array(value) and not isinstance(value, np.generic):
         if value.ndim:
             raise ValueError(f"{name} must be {allowed}, got an array of shape {tuple(value.shape)}")
-        if not readable(value):
+        host = host_values(value)
+        if host is None:
             return value
-    elif isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        number = float(host)
+    elif isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
-    number = float(value)
+    else:
+        number = float(value)
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):
         raise ValueError(f"{name} must be {allowed}, got {number}")
     return value
@@ -93,8 +102,3 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise ValueError unless ``value`` is one of ``choices``."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-
-
-def _first(array: Array, good: Array) -> float:
-    """The first value for which ``good`` is false, for the error message."""
-    return float(to_numpy(array)[~to_numpy(good)].flat[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,10 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ncramerl: stopped; nothing was left half-written", file=sys.stderr)
         return 130
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "cramerl":
-            raise
-        print(f"cramerl: {error.name} is not installed; try: pip install 'cramerl[all]'", file=sys.stderr)
     except (OSError, ValueError) as error:
         print(f"cramerl: {error}", file=sys.stderr)
     return 2
@@ -72,9 +69,21 @@ def _integer_from(least: int):
     return integer
 
 
+def _share(error: float) -> str:
+    return f"{error:.1e}" if error > 1e-14 else "< 1e-14"
+
+
+def _require_library(name: str, extra: str) -> None:
+    """Say what to install before work is done that would be lost."""
+    if importlib.util.find_spec(name) is None:
+        raise ValueError(f"{name} is not installed; install cramerl with its extra: pip install 'cramerl[{extra}]'")
+
+
 def _demo(options: argparse.Namespace) -> int:
     from cramerl.study import demo, records
 
+    _require_library("matplotlib", "plot")
+    options.out.mkdir(parents=True, exist_ok=True)
     result = demo.run(options.atoms, options.steps)
     print("Conditioning of the Cramér loss on unit-spaced atoms (Lemma 1 of the paper)")
     print(f"{'atoms':>7}{'raw distance':>15}{'with penalty':>15}   best penalties")
@@ -82,7 +91,7 @@ def _demo(options: argparse.Namespace) -> int:
         print(f"{row.num_atoms:>7}{row.raw:>15.2f}{row.best:>15.2f}   [{row.penalty_low:.3f}, {row.penalty_high:.2f}]")
     print(f"\nGradient descent, {options.atoms} atoms: distance left after {options.steps} steps")
     for descent in result.descents:
-        print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {max(descent.error[-1], 1e-16):.1e}")
+        print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {_share(descent.error[-1])}")
     print()
     for path in (
         records.write_json(options.out / "demo.json", demo.summary(result)),

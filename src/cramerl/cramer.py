@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl._arrays import Array, along_last, as_floats, expand
+from cramerl._arrays import Array, along_last, apply_matrix, as_floats, expand
 from cramerl._checks import (
     broadcast_leading,
     require_choice,
@@ -149,13 +149,33 @@ class UnitMassBasis(NamedTuple):
     basis: Matrix
     left_inverse: Matrix
 
+    def masses(self, outputs: Array) -> Array:
+        """Masses (..., K) of total one from outputs (..., K - 1) of any array library."""
+        xp, outputs = as_floats(outputs=outputs)
+        require_last_axis(len(self.left_inverse), "one less than the atoms", outputs=outputs)
+        require_finite(outputs=outputs)
+        return 1.0 / len(self.basis) + apply_matrix(xp, self.basis, outputs)
+
+    def outputs(self, masses: Array) -> Array:
+        """Outputs (..., K - 1) from masses (..., K); of a total other than one only the shape is kept."""
+        xp, masses = as_floats(masses=masses)
+        require_last_axis(len(self.basis), "the atoms of the support", masses=masses)
+        require_finite(masses=masses)
+        return apply_matrix(xp, self.left_inverse, masses)
+
 
 def unit_mass_basis(support: Support) -> UnitMassBasis:
     r"""Whitened zero-mass directions B of the U51 head: :math:`1^\top B = 0` and :math:`B^\top C_0 B = I`.
 
     With :math:`q = u + Bo` the squared Cramér distance of two masses is the squared Euclidean distance of their
-    outputs: condition number one, mass one by construction, no penalty to tune. Columns run from the widest mode
-    to the narrowest; on a uniform support they are scaled cosines.
+    outputs: condition number one, mass one by construction, no penalty to tune. Train the outputs with a plain
+    squared error to ``basis.outputs(target)``, or the masses with `cramer_distance_sq`: the same. Columns run from the
+    widest mode to the narrowest; on a uniform support they are scaled cosines.
+
+    Example:
+        >>> basis = unit_mass_basis(Support([-1.0, 0.0, 1.0]))
+        >>> basis.masses(np.zeros(2))
+        array([0.33333333, 0.33333333, 0.33333333])
     """
     vectors, scales = _shape_modes(support)
     return UnitMassBasis(vectors / scales, scales[:, None] * vectors.T)
@@ -174,8 +194,8 @@ def shape_energy(support: Support, xp: Any, cumulative: Array) -> Array:
 
 def _difference(support: Support, xp: Any, **pair: Array) -> Array:
     require_last_axis(support.num_atoms, "the atoms of the support", **pair)
-    require_finite(xp, **pair)
-    shape = (*broadcast_leading(**pair), support.num_atoms)
+    require_finite(**pair)
+    shape = (*broadcast_leading(**{name: a.shape[:-1] for name, a in pair.items()}), support.num_atoms)
     first, second = (expand(xp, array, shape) for array in pair.values())
     return first - second
 

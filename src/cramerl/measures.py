@@ -158,7 +158,7 @@ def _monotone_cdf(xp: Any, masses: Array, level: Array) -> tuple[Array, Array, A
     """Running maximum of the CDF within [0, total], the threshold a quantile must reach, and the share asked for."""
     cumulative = xp.cumulative_sum(masses, axis=-1)
     total = cumulative[..., -1:]
-    require_positive_mass(xp, "masses", total)
+    require_positive_mass("masses", total)
     tolerance = 8 * xp.finfo(masses.dtype).eps * xp.sum(xp.abs(masses), axis=-1, keepdims=True)
     reached = xp.clip(running_max(xp, cumulative), 0.0, None)
     share = xp.maximum(level * total, tolerance)
@@ -173,7 +173,7 @@ def _where_positive(xp: Any, masses: Array, values: Array) -> Array:
 def _masses(support: Support, masses: Array) -> tuple[Any, Array]:
     xp, masses = as_floats(masses=masses)
     require_last_axis(support.num_atoms, "the atoms of the support", masses=masses)
-    require_finite(xp, masses=masses)
+    require_finite(masses=masses)
     return xp, masses
 
 
@@ -181,8 +181,7 @@ def _masses_and_level(support: Support, masses: Array, level: Array) -> tuple[An
     """Masses (..., K) and levels (..., 1) of the same leading shape."""
     xp, masses, level = as_floats(masses=masses, level=level)
     require_last_axis(support.num_atoms, "the atoms of the support", masses=masses)
-    require_finite(xp, masses=masses)
-    require_in_unit_interval(xp, level=level)
-    level = level[..., None]
-    leading = broadcast_leading(masses=masses, level=level)
-    return xp, expand(xp, masses, (*leading, support.num_atoms)), expand(xp, level, (*leading, 1))
+    require_finite(masses=masses)
+    require_in_unit_interval(level=level)
+    leading = broadcast_leading(masses=masses.shape[:-1], level=level.shape)
+    return xp, expand(xp, masses, (*leading, support.num_atoms)), expand(xp, level, leading)[..., None]

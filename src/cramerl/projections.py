@@ -11,14 +11,15 @@ from cramerl._arrays import (
     Array,
     add_at,
     along_last,
+    apply_matrix,
     as_floats,
     clip,
     constant,
     expand,
+    host_values,
     index_dtype,
-    readable,
+    is_array,
     take,
-    to_numpy,
 )
 from cramerl._checks import (
     broadcast_leading,
@@ -58,8 +59,8 @@ def project(support: Support, atoms: Array, masses: Array) -> Array:
     """
     xp, atoms, masses = as_floats(atoms=atoms, masses=masses)
     require_same_last_axis("atoms", atoms, "masses", masses)
-    require_finite(xp, atoms=atoms, masses=masses)
-    shape = (*broadcast_leading(atoms=atoms, masses=masses), atoms.shape[-1])
+    require_finite(atoms=atoms, masses=masses)
+    shape = (*broadcast_leading(atoms=atoms.shape[:-1], masses=masses.shape[:-1]), atoms.shape[-1])
     return _share(support, expand(xp, atoms, shape), expand(xp, masses, shape), xp)
 
 
@@ -82,11 +83,10 @@ def backup(support: Support, rewards: Array, discounts: Array, masses: Array) ->
     """
     xp, rewards, discounts, masses = as_floats(rewards=rewards, discounts=discounts, masses=masses)
     require_last_axis(support.num_atoms, "the atoms of the support", masses=masses)
-    require_finite(xp, rewards=rewards, masses=masses)
-    require_in_unit_interval(xp, discounts=discounts)
-    rewards, discounts = rewards[..., None], discounts[..., None]
-    leading = broadcast_leading(rewards=rewards, discounts=discounts, masses=masses)
-    atoms = _shifted(support, xp, rewards, discounts, (*leading, support.num_atoms))
+    require_finite(rewards=rewards, masses=masses)
+    require_in_unit_interval(discounts=discounts)
+    leading = broadcast_leading(rewards=rewards.shape, discounts=discounts.shape, masses=masses.shape[:-1])
+    atoms = _shifted(support, xp, rewards, discounts, leading)
     return _share(support, atoms, expand(xp, masses, atoms.shape), xp)
 
 
@@ -103,11 +103,10 @@ def backup_matrix(support: Support, reward: Array, discount: Array) -> Array:
         sum to one and have at most two entries that are not zero.
     """
     xp, reward, discount = as_floats(reward=reward, discount=discount)
-    require_finite(xp, reward=reward)
-    require_in_unit_interval(xp, discount=discount)
-    reward, discount = reward[..., None], discount[..., None]
-    leading = broadcast_leading(reward=reward, discount=discount)
-    atoms = _shifted(support, xp, reward, discount, (*leading, support.num_atoms))
+    require_finite(reward=reward)
+    require_in_unit_interval(discount=discount)
+    leading = broadcast_leading(reward=reward.shape, discount=discount.shape)
+    atoms = _shifted(support, xp, reward, discount, leading)
     rows = _share(support, atoms[..., None], xp.ones_like(atoms)[..., None], xp)
     return xp.matrix_transpose(rows)
 
@@ -124,7 +123,7 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     Args:
         support: K atoms.
         masses: p, (..., K).
-        matrix: A, (M, K). Rows may depend on each other if the constraints do not contradict each other.
+        matrix: A, (M, K), not traced. Rows may depend on each other if the constraints do not contradict each other.
         offset: b, (M,) or (..., M).
         mass_penalty: :math:`\lambda > 0`.
 
@@ -136,20 +135,20 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     xp, masses, offset = as_floats(masses=masses, offset=offset)
     require_last_axis(support.num_atoms, "the atoms of the support", masses=masses)
     require_last_axis(constraints.shape[0], "the rows of matrix", offset=offset)
-    require_finite(xp, masses=masses, offset=offset)
-    leading = broadcast_leading(masses=masses, offset=offset)
+    require_finite(masses=masses, offset=offset)
+    leading = broadcast_leading(masses=masses.shape[:-1], offset=offset.shape[:-1])
     directions = cramer_gram_inverse(support, float(penalty)) @ constraints.T
     correction = directions @ np.linalg.pinv(constraints @ directions, hermitian=True)
     masses = expand(xp, masses, (*leading, support.num_atoms))
     offset = expand(xp, offset, (*leading, constraints.shape[0]))
-    projected = masses - _apply(xp, correction, _apply(xp, constraints, masses) - offset)
+    projected = masses - apply_matrix(xp, correction, apply_matrix(xp, constraints, masses) - offset)
     _require_consistent(constraints, projected, offset)
     return projected
 
 
-def _shifted(support: Support, xp: Any, rewards: Array, discounts: Array, shape: tuple[int, ...]) -> Array:
-    """r + gamma z with the given full shape; ``rewards`` and ``discounts`` end in an axis of one."""
-    rewards, discounts = expand(xp, rewards, shape), expand(xp, discounts, shape)
+def _shifted(support: Support, xp: Any, rewards: Array, discounts: Array, leading: tuple[int, ...]) -> Array:
+    """r + gamma z, (..., K) with the given leading shape."""
+    rewards, discounts = expand(xp, rewards, leading)[..., None], expand(xp, discounts, leading)[..., None]
     return rewards + discounts * along_last(xp, support.atoms, rewards)
 
 
@@ -180,27 +179,24 @@ def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
 
 
 def _host_matrix(support: Support, matrix: Array) -> NDArray[np.float64]:
+    known = host_values(matrix) if is_array(matrix) else matrix
+    if known is None:
+        raise ValueError("matrix must be known: it cannot be traced or on an accelerator")
     try:
-        constraints = np.asarray(matrix, dtype=np.float64)
+        constraints = np.asarray(known, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"matrix must hold real numbers, got {matrix!r}") from None
     if constraints.ndim != 2 or constraints.shape[1] != support.num_atoms or not constraints.shape[0]:
         shape = f"(M, {support.num_atoms}) with M >= 1"
         raise ValueError(f"matrix must have shape {shape}, got {constraints.shape}")
-    require_finite(np, matrix=constraints)
+    require_finite(matrix=constraints)
     return constraints
 
 
-def _apply(xp: Any, matrix: NDArray[np.float64], vectors: Array) -> Array:
-    """A host matrix (M, K) times every vector (..., K)."""
-    rows = xp.reshape(constant(xp, matrix, vectors), (1,) * (vectors.ndim - 1) + matrix.shape)
-    return xp.sum(vectors[..., None, :] * rows, axis=-1)
-
-
 def _require_consistent(constraints: NDArray[np.float64], projected: Array, offset: Array) -> None:
-    if not readable(projected):
+    q, b = host_values(projected), host_values(offset)
+    if q is None or b is None:
         return
-    q, b = to_numpy(projected), to_numpy(offset)
     missed = np.abs(q @ constraints.T - b).max(initial=0.0)
     scale = np.abs(constraints).sum() * np.abs(q).max(initial=1.0) + np.abs(b).max(initial=0.0)
     if missed > 1e3 * np.finfo(q.dtype).eps ** 0.75 * scale:

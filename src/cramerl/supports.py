@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -24,7 +25,8 @@ class Support:
     Attributes:
         atoms: (K,) float64, read-only.
         spacings: (K - 1,) float64, the distances :math:`z_{i+1} - z_i`, read-only.
-        is_uniform: whether the atoms are evenly spaced to rounding. Closed forms and O(1) look-ups need it.
+        is_uniform: whether the atoms are evenly spaced to rounding in float64 (a float32 linspace is not). Closed forms
+            and O(1) look-ups need it.
     """
 
     atoms: NDArray[np.float64]
@@ -47,7 +49,7 @@ class Support:
     @classmethod
     def uniform(cls, v_min: float, v_max: float, num_atoms: int) -> Self:
         """``num_atoms`` evenly spaced atoms from ``v_min`` to ``v_max``, both included."""
-        if isinstance(num_atoms, bool) or not isinstance(num_atoms, int | np.integer) or num_atoms < 2:
+        if isinstance(num_atoms, bool) or not isinstance(num_atoms, (int, np.integer)) or num_atoms < 2:
             raise ValueError(f"num_atoms must be an integer >= 2, got {num_atoms!r}")
         low, high = _finite("v_min", v_min), _finite("v_max", v_max)
         if not low < high:
@@ -104,6 +106,10 @@ def _strictly_increasing(atoms: Any) -> NDArray[np.float64]:
 
 
 def _finite(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, (bool, str)) or not math.isfinite(number):
         raise ValueError(f"{name} must be a finite number, got {value!r}")
-    return float(value)
+    return number

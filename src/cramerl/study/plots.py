@@ -27,8 +27,9 @@ def draw_signed_masses(ax: Any, atoms: Any, masses: Any, *, label: str | None = 
 def draw_descents(ax: Any, errors: Any, labels: Any) -> Any:
     """Error against gradient steps on logarithmic axes, one curve per loss."""
     for error, label, colour in zip(errors, labels, (ACCENT, NEGATIVE, POSITIVE), strict=True):
-        floored = np.maximum(error[1:], 1e-14)  # below that there is only rounding
-        ax.loglog(np.arange(1, floored.size + 1), floored, color=colour, linewidth=1.8, label=label)
+        # Below 1e-14 there is only rounding.
+        ax.semilogy(np.maximum(error, 1e-14), color=colour, linewidth=1.8, label=label)
+    ax.set_xscale("symlog", linthresh=1)
     ax.set(xlabel="gradient steps", ylabel="Cramér distance to the target", ylim=(3e-15, 3))
     ax.legend(frameon=False, fontsize=8, loc="center right")
     return ax

@@ -1,0 +1,144 @@
+r"""The distributional Bellman operator of a finite process, projected onto a support.
+
+A process is kept as *branches*: one for each pair of a state and a reward that can follow it. Branch n leaves state
+:math:`x_n` with reward :math:`r_n` and holds the (sub-probability) law of the next state,
+:math:`\Pr(R = r_n, X' = \cdot \mid x_n)`. Rewards of the state alone give as many branches as states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from cramerl.projections import backup
+from cramerl.supports import Support
+
+Floats = NDArray[np.float64]
+Sparse = Any  # a scipy.sparse array; its types say too little to be of use
+
+# Rows of (rows x atoms) work arrays: a few tens of megabytes at a time, whatever the number of states.
+_CHUNK_ENTRIES = 4_000_000
+
+
+class Branches(NamedTuple):
+    """Where a process can go from each state, by reward.
+
+    Attributes:
+        states: (N,) state x_n each branch leaves, ascending.
+        rewards: (N,) reward r_n.
+        discounts: (N,) discount of what follows: that of the process, or 0 where the return ends.
+        ends: (N,) whether the return ends here.
+        next_law: (N, S) sparse; the rows of the branches of one state sum to one together.
+    """
+
+    states: NDArray[np.intp]
+    rewards: Floats
+    discounts: Floats
+    ends: NDArray[np.bool_]
+    next_law: Sparse
+
+    @property
+    def num_states(self) -> int:
+        """Number of states, S."""
+        return self.next_law.shape[1]
+
+    @property
+    def one_per_state(self) -> bool:
+        """Whether branch n is state n."""
+        return len(self.states) == self.num_states and bool(np.array_equal(self.states, np.arange(self.num_states)))
+
+    @property
+    def mass(self) -> Floats:
+        """(N,) probability of each branch, given its state."""
+        return np.asarray(self.next_law.sum(axis=1)).ravel()
+
+    def going_on(self) -> Branches:
+        """The same branches, with no law of the next state where the return ends."""
+        if not self.ends.any():
+            return self
+        return self._replace(next_law=sparse.csr_array(self.next_law.multiply(~self.ends[:, None])))
+
+    def gather(self, values: Any) -> Any:
+        """Sum values (N, ...) over the branches of each state: (S, ...)."""
+        if self.one_per_state:
+            return values
+        ones = np.ones(len(self.states))
+        shape = (self.num_states, len(self.states))
+        return sparse.csr_array((ones, (self.states, np.arange(len(self.states)))), shape=shape) @ values
+
+    def chunks(self, width: int) -> list[slice]:
+        """Slices of branches, such that (slice, width) arrays stay small."""
+        size = max(1, _CHUNK_ENTRIES // max(1, width))
+        return [slice(i, i + size) for i in range(0, len(self.states), size)]
+
+
+def projected_bellman_update(branches: Branches, support: Support, masses: Floats) -> Floats:
+    r"""Projected law of :math:`R(x) + \gamma Z(X')` at every state, :math:`\sum_r P_r Q M_r^\top`.
+
+    Args:
+        branches: the process.
+        support: K atoms.
+        masses: Q, (S, K) signed masses.
+
+    Returns:
+        (S, K) masses.
+    """
+    return _branchwise(branches, support, lambda part: branches.next_law[part] @ masses)
+
+
+def projected_terminal_law(branches: Branches, support: Support) -> Floats:
+    """(S, K): projected law of the reward on the branches that end the return, zero elsewhere."""
+    ended = branches.ends * branches.mass
+    point = np.zeros(support.num_atoms)
+    point[0] = 1.0  # times a discount of zero: any law of mass one does
+    return _branchwise(branches, support, lambda part: ended[part, None] * point)
+
+
+def _branchwise(branches: Branches, support: Support, next_masses: Callable[[slice], Floats]) -> Floats:
+    def backed_up(part: slice) -> Floats:
+        return backup(support, branches.rewards[part], branches.discounts[part], next_masses(part))
+
+    parts = branches.chunks(support.num_atoms)
+    whole = backed_up(parts[0]) if len(parts) == 1 else np.concatenate([backed_up(part) for part in parts])
+    return branches.gather(whole)
+
+
+class FixedPoint(NamedTuple):
+    """Solution of x = F x + b and how it was found."""
+
+    solution: Floats
+    residual: float
+    iterations: int
+
+
+def solve_fixed_point(apply: Callable[[Floats], Floats], constant: Floats, tol: float, max_products: int) -> FixedPoint:
+    """Solve x = F x + b by restarted GMRES with refinement; ``apply`` is F, the residual is the Euclidean norm."""
+    from scipy.sparse.linalg import LinearOperator, gmres
+
+    shape, size = constant.shape, constant.size
+    products = 0
+
+    def product(vector: Floats) -> Floats:
+        nonlocal products
+        products += 1
+        return vector - apply(vector.reshape(shape)).ravel()
+
+    make: Any = LinearOperator
+    operator = make((size, size), matvec=product, dtype=np.float64)
+    x = constant.copy()
+    restart = int(min(size, 200, max(20, 50_000_000 // size)))
+    defect = constant + apply(x) - x
+    residual = float(np.linalg.norm(defect))
+    while residual > tol and products < max_products:
+        # One digit more than asked for, so that rounding in the last step does not call for another round.
+        step, _ = gmres(operator, defect.ravel(), rtol=max(1e-10, 0.1 * tol / residual), restart=restart, maxiter=1)
+        x = x + step.reshape(shape)
+        defect = constant + apply(x) - x
+        before, residual = residual, float(np.linalg.norm(defect))
+        if residual >= 0.5 * before:  # rounding is reached
+            break
+    return FixedPoint(x, residual, products)

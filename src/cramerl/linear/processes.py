@@ -1,0 +1,423 @@
+"""Finite Markov reward processes: what follows each state, and what is exactly true of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from cramerl.linear.operators import (
+    Branches,
+    Floats,
+    Sparse,
+    projected_bellman_update,
+    projected_terminal_law,
+    solve_fixed_point,
+)
+from cramerl.linear.stationary import stationary_distribution
+from cramerl.supports import Support
+
+_ROW_SUM_TOLERANCE = 1e-8
+
+
+class Transitions(NamedTuple):
+    """Sampled transitions, one per entry.
+
+    Attributes:
+        states: (T,) state.
+        rewards: (T,) reward received on leaving it.
+        next_states: (T,) state after it.
+        terminated: (T,) whether the return ends with this reward.
+    """
+
+    states: NDArray[np.intp]
+    rewards: Floats
+    next_states: NDArray[np.intp]
+    terminated: NDArray[np.bool_]
+
+
+class MarkovRewardProcess:
+    """A finite Markov chain with rewards, dense or sparse.
+
+    Args:
+        transition: (S, S) array or scipy.sparse matrix; rows sum to one.
+        rewards: (S,) rewards received on leaving each state, or for each state a list of (value, probability) pairs.
+        discount: in [0, 1).
+
+    For rewards that depend on the next state use `from_outcomes`; for a decision process and a policy `from_mdp`;
+    for a tabular Gymnasium environment `from_gymnasium`.
+
+    Example:
+        >>> process = MarkovRewardProcess([[0.5, 0.5], [0.0, 1.0]], [1.0, 0.0], discount=0.5)
+        >>> process.true_values()
+        array([1.33333333, 0.        ])
+    """
+
+    def __init__(self, transition: Any, rewards: Any, discount: float):
+        law = _stochastic("transition", transition)
+        states, values, probabilities = _state_rewards(rewards, law.shape[0])
+        if len(states) == law.shape[0]:
+            next_law = law
+        else:
+            next_law = sparse.csr_array(law[states].multiply(probabilities[:, None]))
+        discounts, ends = np.full(len(values), _discount(discount)), np.zeros(len(values), dtype=bool)
+        self._set(Branches(states, values, discounts, ends, next_law), discount)
+
+    @classmethod
+    def from_outcomes(cls, outcomes: Iterable[tuple[float, Any]], discount: float) -> Self:
+        """A process whose reward may depend on the next state.
+
+        Args:
+            outcomes: pairs (reward, P_r) with P_r(x, x') = Pr(R = r, X' = x' | x); the P_r sum to a stochastic matrix.
+            discount: in [0, 1).
+        """
+        pairs = [(float(reward), _square("outcomes", matrix)) for reward, matrix in outcomes]
+        if not pairs:
+            raise ValueError("outcomes must hold at least one (reward, matrix) pair, got none")
+        if len({matrix.shape for _, matrix in pairs}) > 1:
+            raise ValueError(f"outcomes must have matrices of one shape, got {[m.shape for _, m in pairs]}")
+        entries = [matrix.tocoo() for _, matrix in pairs]
+        return cls._from_entries(
+            pairs[0][1].shape[0],
+            np.concatenate([e.coords[0] for e in entries]),
+            np.concatenate([e.coords[1] for e in entries]),
+            np.concatenate([np.full(e.nnz, reward) for (reward, _), e in zip(pairs, entries, strict=True)]),
+            np.concatenate([e.data for e in entries]),
+            discount,
+        )
+
+    @classmethod
+    def from_mdp(cls, transitions: Any, rewards: ArrayLike, policy: ArrayLike | str, discount: float) -> Self:
+        """The process of following a policy in a Markov decision process.
+
+        Args:
+            transitions: (S, A, S) array, Pr(x' | x, a); (A, S, S) arrays and lists of A sparse matrices are taken too.
+            rewards: (S,), (S, A) or (S, A, S).
+            policy: (S, A) probabilities, (S,) actions, or "uniform".
+            discount: in [0, 1).
+        """
+        by_action = _action_matrices(transitions, policy)
+        num_states, num_actions = by_action[0].shape[0], len(by_action)
+        choice = _policy(policy, num_states, num_actions)
+        reward = np.asarray(rewards, dtype=np.float64)
+        shapes = [(num_states,), (num_states, num_actions), (num_states, num_actions, num_states)]
+        if reward.shape not in shapes:
+            raise ValueError(f"rewards must have shape {', '.join(map(str, shapes))}, got {reward.shape}")
+        states, following, values, probabilities = [], [], [], []
+        for action, matrix in enumerate(by_action):
+            entries = matrix.tocoo()
+            x, y = entries.coords
+            states.append(x)
+            following.append(y)
+            probabilities.append(entries.data * choice[x, action])
+            index = (x, np.full(len(x), action), y)[: reward.ndim]
+            values.append(reward[index])
+        x, y, r, p = map(np.concatenate, (states, following, values, probabilities))
+        return cls._from_entries(num_states, x, y, r, p, discount)
+
+    @classmethod
+    def from_gymnasium(
+        cls,
+        env_id: str,
+        policy: ArrayLike | str,
+        discount: float,
+        *,
+        absorbing: bool = False,
+        **options: Any,
+    ) -> Self:
+        """A tabular Gymnasium environment (with ``env.unwrapped.P``: FrozenLake, Taxi, CliffWalking) under a policy.
+
+        When an episode ends the return ends with it, and the chain starts again from the environment's initial states,
+        so that a stationary distribution exists.
+
+        Args:
+            env_id: for instance "FrozenLake-v1".
+            policy: (S, A) probabilities, (S,) actions, or "uniform".
+            discount: in [0, 1).
+            absorbing: stay in the final state for ever instead, with rewards of zero. Values are the same; the
+                stationary distribution then is that of the final states.
+            options: passed to ``gymnasium.make``.
+        """
+        import gymnasium
+
+        env = gymnasium.make(env_id, **options)
+        try:
+            table = getattr(env.unwrapped, "P", None)
+            if table is None:
+                raise ValueError(f"env_id must name an environment with a table env.unwrapped.P, got {env_id!r}")
+            starts = np.asarray(env.unwrapped.initial_state_distrib)  # pyright: ignore[reportAttributeAccessIssue]
+        finally:
+            env.close()
+        x, action, y, reward, probability, ended = _table_entries(table)
+        num_states, num_actions = len(table), 1 + int(action.max())
+        probability = probability * _policy(policy, num_states, num_actions)[x, action]
+        final = np.unique(y[ended])
+        keep = ~np.isin(x, final)
+        # A final state is left with nothing: for itself if absorbing, else for a new episode.
+        x, y, reward, probability, ended = (
+            np.append(given[keep], added)
+            for given, added in (
+                (x, final),
+                (y, final),
+                (reward, np.zeros(len(final))),
+                (probability, np.ones(len(final))),
+                (ended, np.ones(len(final), dtype=bool)),
+            )
+        )
+        if absorbing:
+            return cls._from_entries(num_states, x, y, reward, probability, discount)
+        start_states = np.flatnonzero(starts)
+        repeat = np.where(ended, len(start_states), 1)
+        index = np.repeat(np.arange(len(x)), repeat)
+        y, probability = y[index], probability[index]
+        y[ended[index]] = np.tile(start_states, int(ended.sum()))
+        probability[ended[index]] *= np.tile(starts[start_states], int(ended.sum()))
+        return cls._from_entries(num_states, x[index], y, reward[index], probability, discount, ended[index])
+
+    @classmethod
+    def _from_entries(
+        cls,
+        num_states: int,
+        states: NDArray[Any],
+        next_states: NDArray[Any],
+        rewards: NDArray[Any],
+        probabilities: NDArray[Any],
+        discount: float,
+        ended: NDArray[Any] | None = None,
+    ) -> Self:
+        """Group entries Pr(R = r, X' = x' | x) by state, reward and whether the return ends."""
+        _require_finite("rewards", rewards)
+        if not np.isfinite(probabilities).all() or (probabilities < 0).any():
+            raise ValueError(f"probabilities must be finite and >= 0, got {probabilities.min()}")
+        ended = np.zeros(len(states), dtype=bool) if ended is None else ended
+        used = probabilities > 0
+        states, next_states, rewards, probabilities, ended = (
+            np.asarray(a)[used] for a in (states, next_states, rewards, probabilities, ended)
+        )
+        order = np.lexsort((rewards, ended, states))
+        x, r, e = states[order], rewards[order], ended[order]
+        starts = np.ones(len(order), dtype=bool)
+        starts[1:] = (np.diff(x) != 0) | (np.diff(r) != 0) | (e[1:] != e[:-1])
+        branch = np.cumsum(starts) - 1
+        shape = (int(starts.sum()), num_states)
+        next_law = sparse.csr_array((probabilities[order], (branch, next_states[order])), shape=shape)
+        discounts = np.where(e[starts], 0.0, _discount(discount))
+        process = cls.__new__(cls)
+        process._set(Branches(x[starts].astype(np.intp), r[starts], discounts, e[starts], next_law), discount)
+        _require_stochastic("the probabilities out of each state", process.transition)
+        return process
+
+    def _set(self, branches: Branches, discount: float) -> None:
+        _require_finite("rewards", branches.rewards)
+        self.branches = branches
+        self.discount = _discount(discount)
+        self._transition: Sparse = None
+
+    @property
+    def num_states(self) -> int:
+        """Number of states, S."""
+        return self.branches.num_states
+
+    @property
+    def transition(self) -> Sparse:
+        """(S, S) sparse transition matrix."""
+        if self._transition is None:
+            self._transition = sparse.csr_array(self.branches.gather(self.branches.next_law))
+        return self._transition
+
+    @property
+    def expected_rewards(self) -> Floats:
+        """(S,) mean reward on leaving each state."""
+        return self.branches.gather(self.branches.rewards * self.branches.mass)
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Smallest and largest reward that can occur."""
+        return float(self.branches.rewards.min()), float(self.branches.rewards.max())
+
+    def __repr__(self) -> str:
+        size = f"{self.num_states} states, {self.transition.nnz} transitions"
+        return f"MarkovRewardProcess({size}, discount {self.discount})"
+
+    def stationary_distribution(self) -> Floats:
+        """(S,) the distribution that the chain keeps; an error where there is more than one.
+
+        States that are left for ever get zero. Periodic chains are fine.
+        """
+        return stationary_distribution(self.transition)
+
+    def continuation(self) -> Sparse:
+        """(S, S) discounted transition matrix: gamma P, less the transitions that end the return."""
+        b = self.branches
+        return sparse.csr_array(b.gather(sparse.csr_array(b.next_law.multiply(b.discounts[:, None]))))
+
+    def true_values(self) -> Floats:
+        """(S,) expected return of every state."""
+        following, rewards = self.continuation(), self.expected_rewards
+        if self.num_states <= 2000:
+            return np.linalg.solve(np.eye(self.num_states) - following.toarray(), rewards)
+        tol = 1e-13 * max(1.0, float(np.linalg.norm(rewards)))
+        return solve_fixed_point(lambda v: following @ v, rewards, tol, max_products=100_000).solution
+
+    def true_returns(self, support: Support) -> Floats:
+        """(S, K) law of the return of every state on the support: the tabular fixed point, without features.
+
+        Its error is that of the grid; take a fine one, wide enough for `return_range`, for a reference law.
+        """
+        even = np.full((self.num_states, support.num_atoms), 1.0 / support.num_atoms)
+        ended = projected_terminal_law(self.branches, support)
+        going = self.branches.going_on()
+
+        def update(masses: Floats) -> Floats:
+            return projected_bellman_update(going, support, masses)
+
+        # Solve for the difference to an even law of mass one: it has mass zero, where the update contracts.
+        constant = update(even) + ended - even
+        return even + solve_fixed_point(update, constant, 1e-13, max_products=100_000).solution
+
+    def return_range(self) -> tuple[float, float]:
+        """Bounds of every possible return, from the rewards that can occur (and zero, where the return can end)."""
+        low, high = self.reward_range
+        scale = 1.0 / (1.0 - self.discount)
+        if self.branches.ends.any():
+            return min(low, low * scale), max(high, high * scale)
+        return low * scale, high * scale
+
+    def sample(self, num_steps: int, seed: int) -> Transitions:
+        """One trajectory of ``num_steps`` transitions, started from the stationary distribution.
+
+        Args:
+            num_steps: number of transitions.
+            seed: of the random generator; the same seed gives the same trajectory.
+        """
+        if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer) or num_steps < 1:
+            raise ValueError(f"num_steps must be an integer >= 1, got {num_steps!r}")
+        rng = np.random.default_rng(seed)
+        law, b = self.branches.next_law, self.branches
+        # Entries of one state are contiguous; cumulative probabilities over all entries make one search a step.
+        ends = np.cumsum(law.data)
+        first = law.indptr[np.searchsorted(b.states, np.arange(self.num_states))]
+        last = law.indptr[np.searchsorted(b.states, np.arange(self.num_states), side="right")]
+        below = np.concatenate([[0.0], ends])[first]
+        mass = np.concatenate([[0.0], ends])[last] - below
+        entries = np.empty(num_steps, dtype=np.intp)
+        state = int(rng.choice(self.num_states, p=self.stationary_distribution()))
+        draws = rng.random(num_steps)
+        targets = law.indices
+        for t in range(num_steps):
+            place = below[state] + draws[t] * mass[state]
+            low, high = first[state], last[state]
+            entry = min(low + int(np.searchsorted(ends[low:high], place, side="right")), high - 1)
+            entries[t] = entry
+            state = targets[entry]
+        branch = np.searchsorted(law.indptr, entries, side="right") - 1
+        return Transitions(b.states[branch], b.rewards[branch], targets[entries].astype(np.intp), b.ends[branch])
+
+
+def _discount(discount: float) -> float:
+    if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount < 1:
+        raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
+    return float(discount)
+
+
+def _require_finite(name: str, values: Floats) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
+
+
+def _square(name: str, matrix: Any) -> Sparse:
+    try:
+        law: Sparse = sparse.csr_array(matrix if sparse.issparse(matrix) else np.asarray(matrix, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a matrix of numbers, dense or scipy.sparse, got {matrix!r}") from None
+    if len(law.shape) != 2 or law.shape[0] != law.shape[1] or law.shape[0] == 0:
+        raise ValueError(f"{name} must be square, got shape {law.shape}")
+    law = law.astype(np.float64)
+    if not np.isfinite(law.data).all() or (law.data < 0).any():
+        raise ValueError(f"{name} must hold finite probabilities >= 0, got {law.data[~(law.data >= 0)][:1]}")
+    return law
+
+
+def _stochastic(name: str, matrix: Any) -> Sparse:
+    law = _square(name, matrix)
+    _require_stochastic(f"rows of {name}", law)
+    return law
+
+
+def _require_stochastic(name: str, law: Sparse) -> None:
+    sums = np.asarray(law.sum(axis=1)).ravel()
+    off = np.abs(sums - 1)
+    if off.max() > _ROW_SUM_TOLERANCE:
+        worst = int(off.argmax())
+        raise ValueError(f"{name} must sum to 1, state {worst} sums to {sums[worst]:.12g}")
+
+
+def _state_rewards(rewards: Any, num_states: int) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """(states, values, probabilities), one entry for each reward that can follow each state."""
+    try:
+        plain = np.asarray(rewards, dtype=np.float64)
+    except (TypeError, ValueError):
+        plain = None
+    if plain is not None and plain.ndim == 1:
+        if len(plain) != num_states:
+            raise ValueError(f"rewards must have one entry for each of the {num_states} states, got {len(plain)}")
+        return np.arange(num_states), plain, np.ones(num_states)
+    if not isinstance(rewards, Sequence | np.ndarray) or len(rewards) != num_states:
+        raise ValueError(f"rewards must be an array or a list with one entry for each of {num_states} states")
+    states, values, probabilities = [], [], []
+    for state, pairs in enumerate(rewards):
+        try:
+            law = np.asarray(pairs, dtype=np.float64).reshape(len(pairs), 2)
+        except (TypeError, ValueError):
+            raise ValueError(f"rewards of state {state} must be (value, probability) pairs, got {pairs!r}") from None
+        if (law[:, 1] < 0).any() or abs(law[:, 1].sum() - 1) > _ROW_SUM_TOLERANCE:
+            given = law[:, 1].tolist()
+            raise ValueError(f"reward probabilities of state {state} must be >= 0 and sum to 1, got {given}")
+        law = law[law[:, 1] > 0]
+        states += [state] * len(law)
+        values.append(law[:, 0])
+        probabilities.append(law[:, 1])
+    return np.array(states, dtype=np.intp), np.concatenate(values), np.concatenate(probabilities)
+
+
+def _action_matrices(transitions: Any, policy: Any) -> list[Sparse]:
+    if isinstance(transitions, list | tuple) and any(sparse.issparse(m) for m in transitions):
+        return [_stochastic(f"transitions[{a}]", matrix) for a, matrix in enumerate(transitions)]
+    table = np.asarray(transitions, dtype=np.float64)
+    if table.ndim == 3 and table.shape[0] == table.shape[2]:
+        table = table.transpose(1, 0, 2)
+    elif table.ndim != 3 or table.shape[1] != table.shape[2]:
+        raise ValueError(f"transitions must have shape (S, A, S), got {table.shape}")
+    return [_stochastic(f"transitions of action {a}", matrix) for a, matrix in enumerate(table)]
+
+
+def _policy(policy: Any, num_states: int, num_actions: int) -> Floats:
+    """(S, A) probabilities from any of the ways to say them."""
+    if isinstance(policy, str):
+        if policy != "uniform":
+            raise ValueError(f"policy must be an array or 'uniform', got {policy!r}")
+        return np.full((num_states, num_actions), 1.0 / num_actions)
+    given = np.asarray(policy)
+    if given.shape == (num_states,) and given.dtype.kind in "iu":
+        if given.min() < 0 or given.max() >= num_actions:
+            raise ValueError(
+                f"policy must name actions from 0 to {num_actions - 1}, got {given.min()} to {given.max()}"
+            )
+        return np.eye(num_actions)[given]
+    if given.shape != (num_states, num_actions):
+        allowed = f"({num_states}, {num_actions}) probabilities or ({num_states},) integer actions"
+        raise ValueError(f"policy must be {allowed}, got shape {given.shape} of {given.dtype}")
+    law = given.astype(np.float64)
+    if (law < 0).any() or np.abs(law.sum(axis=1) - 1).max() > _ROW_SUM_TOLERANCE:
+        raise ValueError("policy must hold probabilities: >= 0, each row summing to 1")
+    return law
+
+
+def _table_entries(table: dict[int, dict[int, list[tuple[float, int, float, bool]]]]) -> tuple[Any, ...]:
+    """Flatten Gymnasium's table P[state][action] = [(probability, next state, reward, terminated), ...]."""
+    rows = [(x, a, y, r, p, e) for x, acts in table.items() for a, outs in acts.items() for p, y, r, e in outs]
+    x, a, y, r, p, e = map(np.array, zip(*rows, strict=True))
+    return x, a, y, r.astype(np.float64), p.astype(np.float64), e.astype(bool)

@@ -1,0 +1,147 @@
+"""The stationary distribution of a sparse chain, up to a million states and more."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+Floats = NDArray[np.float64]
+Sparse = Any
+
+_DENSE_STATES = 500
+_DENSE_CORE = 5000
+_TOLERANCE = 1e-13
+_FAST_STEPS = 400
+_SLOW_STEPS = 200_000
+_WINDOW = 20
+_BLOCK = 64
+# Entries that state reduction may grow the matrix to before it gives up: about a gigabyte.
+_MOST_ENTRIES = 40_000_000
+
+
+def stationary_distribution(transition: Sparse) -> Floats:
+    r"""The law :math:`\xi = \xi P`; ValueError where more than one exists.
+
+    A finite chain has exactly one if it has exactly one closed class of states. Chains that mix fast are solved by
+    power iteration. The others by state reduction (Grassmann, Taksar and Heyman): remove states, each time censoring
+    the chain on the rest, then fill in backwards. It subtracts nothing, so every digit is kept however slowly the
+    chain mixes.
+    """
+    recurrent = _closed_class(transition)
+    inner = transition if len(recurrent) == transition.shape[0] else transition[recurrent][:, recurrent]
+    law = np.zeros(transition.shape[0])
+    law[recurrent] = _solve(sparse.csr_array(inner))
+    return law
+
+
+def _closed_class(transition: Sparse) -> NDArray[np.intp]:
+    pattern = sparse.csr_array((transition.data > 0, transition.indices, transition.indptr), shape=transition.shape)
+    count, label = csgraph.connected_components(pattern, directed=True, connection="strong")
+    x, y = pattern.nonzero()
+    leaves = np.zeros(count, dtype=bool)
+    leaves[label[x[label[x] != label[y]]]] = True
+    closed = np.flatnonzero(~leaves)
+    if len(closed) > 1:
+        examples = [int(np.argmax(label == c)) for c in closed[:2]]
+        raise ValueError(
+            f"transition must have one stationary distribution, got {len(closed)} sets of states that are never left "
+            f"(state {examples[0]} and state {examples[1]} are in different ones); give state_distribution yourself"
+        )
+    return np.flatnonzero(label == closed[0])
+
+
+def _solve(chain: Sparse) -> Floats:
+    if chain.shape[0] <= _DENSE_STATES:
+        return _state_reduction(chain.toarray())
+    law, settled = _power(chain, _FAST_STEPS)
+    if not settled:
+        reduced = _sparse_state_reduction(chain)
+        law, settled = _power(chain, _SLOW_STEPS) if reduced is None else (reduced, True)
+    if not settled:
+        raise ValueError("transition mixes too slowly to find its stationary distribution; give state_distribution")
+    return law
+
+
+def _state_reduction(chain: Floats) -> Floats:
+    """One state at a time within a block of the last states, then the whole block at once from the rest."""
+    p = chain.copy()
+    for top in range(len(p), 1, -_BLOCK):
+        low = max(top - _BLOCK, 1)
+        for n in range(top - 1, low - 1, -1):
+            p[:n, n] /= p[n, :n].sum()  # one minus the chance to stay, without the subtraction
+            p[:n, low:n] += np.outer(p[:n, n], p[n, low:n])
+            p[low:n, :low] += np.outer(p[low:n, n], p[n, :low])
+        p[:low, :low] += p[:low, low:top] @ p[low:top, :low]
+    law = np.zeros(len(p))
+    law[0] = 1.0
+    for n in range(1, len(p)):
+        law[n] = law[:n] @ p[:n, n]
+    return law / law.sum()
+
+
+def _sparse_state_reduction(chain: Sparse) -> Floats | None:
+    """The same, many states at a time: those of an independent set do not see each other. None if it fills up."""
+    levels: list[tuple[Any, Any, Sparse]] = []
+    rest: Any = chain
+    while rest.shape[0] > _DENSE_STATES:
+        removed = _independent_set(rest)
+        out, kept = np.flatnonzero(removed), np.flatnonzero(~removed)
+        onwards = rest[out][:, kept]
+        exits = np.asarray(onwards.sum(axis=1)).ravel()
+        into = sparse.csr_array(rest[kept][:, out].multiply(1 / exits))
+        rest = sparse.csr_array(rest[kept][:, kept] + into @ onwards)
+        levels.append((out, kept, into))
+        if rest.nnz > _MOST_ENTRIES:
+            return None
+        if len(out) < 0.05 * len(kept) and len(kept) <= _DENSE_CORE:
+            break
+    law = _state_reduction(rest.toarray())
+    for out, kept, into in reversed(levels):
+        whole = np.empty(len(out) + len(kept))
+        whole[kept], whole[out] = law, law @ into
+        law = whole / whole.sum()
+    return law
+
+
+def _independent_set(chain: Sparse) -> NDArray[np.bool_]:
+    """States that come before all their neighbours in order of the entries their removal would create."""
+    size = chain.shape[0]
+    x, y = chain.nonzero()
+    x, y = x[x != y], y[x != y]
+    created = np.bincount(x, minlength=size) * np.bincount(y, minlength=size)
+    # Ties in random order: along a path an even order would remove one state at a time.
+    rank = np.lexsort((np.random.default_rng(0).permutation(size), created)).argsort()
+    first = np.full(size, size)
+    np.minimum.at(first, x, rank[y])
+    np.minimum.at(first, y, rank[x])
+    return rank < first
+
+
+def _power(chain: Sparse, most_steps: int) -> tuple[Floats, bool]:
+    """Power iteration, on (I + P) / 2 once a period shows; False as soon as it would not arrive in time."""
+    backwards = sparse.csr_array(chain.T)
+    law = np.full(chain.shape[0], 1.0 / chain.shape[0])
+    lazy, previous = False, math.inf
+    for step in range(1, most_steps + 1):
+        moved = backwards @ law
+        change = float(np.abs(moved - law).sum())
+        law = (law + moved) / 2 if lazy else moved
+        if change <= _TOLERANCE:
+            return law / law.sum(), True
+        if step % _WINDOW == 0:
+            if math.isfinite(previous) and step + _steps_left(change, previous) > most_steps:
+                if lazy and most_steps < _SLOW_STEPS:
+                    break
+                lazy = True
+            previous = change
+    return law / law.sum(), False
+
+
+def _steps_left(change: float, previous: float) -> float:
+    """Steps to the tolerance at the rate of the last window."""
+    return _WINDOW * math.log(_TOLERANCE / change) / math.log(change / previous) if change < previous else math.inf

@@ -1,0 +1,347 @@
+r"""The fixed point of the projected process as a linear system in the weights.
+
+With whitened features (:math:`\tilde\Phi^\top \Xi \tilde\Phi = I`) the fixed point solves
+
+.. math:: \Theta = \sum_g B_g\, (\Theta X)\, M_g^\top Y + b, \qquad B_g = \tilde\Phi^\top \Xi P_g \tilde\Phi
+
+where g runs over the distinct pairs of reward and discount. X and Y say how the mass is kept: *before* takes
+:math:`X = I - 1u^\top`, *after* takes :math:`Y = \Pi`, and *affine* is solved as *before*, for weights of mass zero.
+Once the :math:`B_g` are formed nothing depends on the number of states.
+
+:math:`M_r` is piecewise linear in r with kinks at :math:`z_i - \gamma z_j`. So rewards between two kinks can be
+shared between them exactly, and any number of distinct rewards becomes at most :math:`K^2 + 1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+
+from cramerl.linear.operators import Floats, projected_bellman_update, projected_terminal_law
+from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.projections import backup, backup_matrix
+from cramerl.supports import Support
+
+Normalisation = Literal["before", "after", "affine"]
+NORMALISATIONS = ("before", "after", "affine")
+
+# Numbers in the matrices B_g: past this (a gigabyte) products are made in state space instead.
+_MOST_NUMBERS = 125_000_000
+
+
+class Whitening(NamedTuple):
+    """Change of basis to features that are orthonormal under the state distribution.
+
+    Attributes:
+        inverse: R^-1, (D, D): whitened features are Phi R^-1, and weights are R^-1 Theta.
+        condition: condition number of Phi' Xi Phi.
+        constant: (D,) whitened features' inner products with the constant function.
+    """
+
+    inverse: Floats
+    condition: float
+    constant: Floats
+
+
+class Moments(NamedTuple):
+    """What a process (or data) says about whitened features, by group of reward and discount.
+
+    Attributes:
+        rewards: (G,) reward of each group.
+        discounts: (G,) discount.
+        crosses: B_g, (G, D, D).
+        inflows: (G, D), the feature-weighted probability of each group.
+        terminal: (D, K), projected law of the rewards that end the return.
+        lstd_matrix: (D, D), sum of discount times B over everything.
+        lstd_vector: (D,), feature-weighted mean reward.
+    """
+
+    rewards: Floats
+    discounts: Floats
+    crosses: Floats
+    inflows: Floats
+    terminal: Floats
+    lstd_matrix: Floats
+    lstd_vector: Floats
+
+
+class Problem(NamedTuple):
+    """One evaluation: what is asked.
+
+    Attributes:
+        process: the Markov reward process.
+        features: (S, D).
+        support: K atoms.
+        normalisation: how the mass is kept.
+        state_distribution: (S,) weights.
+        stationary: whether those weights are stationary, as every guarantee needs.
+        whitening: of the features under the weights.
+    """
+
+    process: MarkovRewardProcess
+    features: Floats
+    support: Support
+    normalisation: Normalisation
+    state_distribution: Floats
+    stationary: bool
+    whitening: Whitening
+
+
+@dataclass(frozen=True)
+class LinearSystem:
+    """Theta = F Theta + b in whitened weights (D, K).
+
+    Attributes:
+        apply: F.
+        constant: b.
+        dense: builds F as a (D, K, D, K) array, or None where only products are available.
+    """
+
+    apply: Callable[[Floats], Floats]
+    constant: Floats
+    dense: Callable[[], Floats] | None
+
+
+def whiten(features: Floats, weights: Floats) -> Whitening:
+    """Find the whitening of features (S, D) under weights (S,); ValueError if they are linearly dependent."""
+    gram = _weighted_gram(features, weights)
+    scale = np.sqrt(np.diag(gram))
+    if not scale.all():
+        raise ValueError(
+            f"features must not vanish: column {int(np.argmin(scale))} is zero wherever states have weight"
+        )
+    values = np.linalg.eigvalsh(gram / np.outer(scale, scale))
+    if values[0] <= 1e-13 * values[-1]:
+        rank = int((values > 1e-13 * values[-1]).sum())
+        raise ValueError(
+            f"features must be linearly independent under the state distribution, got rank {rank} of {len(gram)}"
+        )
+    first = np.diag(1 / scale) @ _inverse_root(gram / np.outer(scale, scale))
+    # Once more on the nearly orthonormal features: what the first root lost to rounding is now small.
+    second = _inverse_root(_weighted_gram(features, weights, first))
+    inverse = first @ second
+    eigenvalues = np.linalg.eigvalsh(gram)
+    condition = float(eigenvalues[-1] / max(eigenvalues[0], np.finfo(float).tiny))
+    return Whitening(inverse, condition, inverse.T @ (features.T @ weights))
+
+
+def _inverse_root(gram: Floats) -> Floats:
+    return solve_triangular(cholesky(gram), np.eye(len(gram)))
+
+
+def _weighted_gram(features: Floats, weights: Floats, change: Floats | None = None) -> Floats:
+    total = np.zeros((features.shape[1], features.shape[1]))
+    rows = max(1, 4_000_000 // features.shape[1])
+    for i in range(0, len(features), rows):
+        part = features[i : i + rows] if change is None else features[i : i + rows] @ change
+        total += part.T @ (weights[i : i + rows, None] * part)
+    return total
+
+
+def process_moments(problem: Problem) -> Moments:
+    """Moments of a process under a state weighting, in whitened features."""
+    branches, features, change = problem.process.branches, problem.features, problem.whitening.inverse
+    collector = MomentCollector(problem.support, features.shape[1])
+    going, mass = branches.going_on(), branches.mass
+    order = np.argsort(branches.rewards, kind="stable")
+    for part in branches.chunks(features.shape[1]):
+        rows = order[part]
+        states = branches.states[rows]
+        left = problem.state_distribution[states, None] * (features[states] @ change)
+        right = (going.next_law[rows] @ features) @ change
+        collector.add(left, right, branches.rewards[rows], branches.discounts[rows], branches.ends[rows], mass[rows])
+    return collector.moments()
+
+
+class MomentCollector:
+    """Adds up moments over chunks of branches or samples, grouped by reward.
+
+    Groups are the distinct rewards while these are few; as soon as they are many, the kinks of M_r.
+    """
+
+    def __init__(self, support: Support, num_features: int):
+        self.support = support
+        self._size = num_features
+        self._groups: dict[tuple[float, float], list] = {}
+        self._kinks: dict[float, Floats] = {}
+        self._terminal = np.zeros((num_features, support.num_atoms))
+        self._lstd_matrix = np.zeros((num_features, num_features))
+        self._lstd_vector = np.zeros(num_features)
+        self.by_kinks = False
+
+    def add(self, left: Floats, right: Floats, rewards: Floats, discounts: Floats, ends, mass: Floats) -> None:
+        """Add rows: weighted features (n, D), next features (n, D), and what the rows' transitions pay and keep."""
+        self._lstd_vector += left.T @ (rewards * mass)
+        if ends.any():
+            law = backup(self.support, rewards[ends], 0.0, _points(self.support, mass[ends]))
+            self._terminal += left[ends].T @ law
+            keep = ~ends
+            left, right, rewards, discounts, mass = (a[keep] for a in (left, right, rewards, discounts, mass))
+        if not len(rewards):
+            return
+        self._lstd_matrix += (left * discounts[:, None]).T @ right
+        for discount in np.unique(discounts):
+            rows = discounts == discount
+            whole = rows.all()
+            parts = [a if whole else a[rows] for a in (left, right, rewards, mass)]
+            self._add_group(parts[0], parts[1], parts[2], parts[3], float(discount))
+
+    def _add_group(self, left: Floats, right: Floats, rewards: Floats, mass: Floats, discount: float) -> None:
+        kinks = self._kinks_of(discount)
+        if not self.by_kinks:
+            values = np.unique(rewards)
+            if len(self._groups) + len(values) <= len(kinks):
+                self._add_sorted(left, right, rewards, mass, values, discount)
+                return
+            self._switch_to_kinks()
+        low, high = kinks[0], kinks[-1]
+        cell = np.clip(np.searchsorted(kinks, rewards, side="right") - 1, 0, len(kinks) - 2)
+        share = (np.clip(rewards, low, high) - kinks[cell]) / (kinks[cell + 1] - kinks[cell])
+        self._add_cells(left, right, mass, cell, share, kinks, discount)
+
+    def _add_sorted(self, left, right, rewards, mass, values, discount: float) -> None:
+        order = np.argsort(rewards, kind="stable") if (np.diff(rewards) < 0).any() else slice(None)
+        left, right, mass, rewards = left[order], right[order], mass[order], rewards[order]
+        edges = np.append(np.searchsorted(rewards, values), len(rewards))
+        for value, start, stop in zip(values, edges[:-1], edges[1:], strict=True):
+            a, b = left[start:stop], right[start:stop]
+            self._put(value, discount, a.T @ b, a.T @ mass[start:stop])
+
+    def _add_cells(self, left, right, mass, cell, share, kinks: Any, discount: float) -> None:
+        order = np.argsort(cell, kind="stable")
+        left, right, mass, cell, share = (a[order] for a in (left, right, mass, cell, share))
+        doubled = np.concatenate([left, left * share[:, None]], axis=1)
+        starts = np.flatnonzero(np.diff(cell, prepend=-1))
+        d = self._size
+        for start, stop in zip(starts, np.append(starts[1:], len(cell)), strict=True):
+            both = doubled[start:stop].T
+            cross, inflow = both @ right[start:stop], both @ mass[start:stop]
+            c = int(cell[start])
+            self._put(kinks[c], discount, cross[:d] - cross[d:], inflow[:d] - inflow[d:])
+            self._put(kinks[c + 1], discount, cross[d:], inflow[d:])
+
+    def _put(self, reward: float, discount: float, cross: Floats, inflow: Floats) -> None:
+        group = self._groups.get((reward, discount))
+        if group is None:
+            self._groups[reward, discount] = [cross, inflow]
+        else:
+            group[0] += cross
+            group[1] += inflow
+
+    def _kinks_of(self, discount: float) -> Floats:
+        if discount not in self._kinks:
+            z = self.support.atoms
+            self._kinks[discount] = np.unique(z[:, None] - discount * z)
+        return self._kinks[discount]
+
+    def _switch_to_kinks(self) -> None:
+        """From now on share every reward between its two neighbouring kinks, what was collected included."""
+        old, self._groups, self.by_kinks = self._groups, {}, True
+        for (reward, discount), (cross, inflow) in old.items():
+            kinks = self._kinks_of(discount)
+            inside = float(np.clip(reward, kinks[0], kinks[-1]))
+            c = int(np.clip(np.searchsorted(kinks, inside, side="right") - 1, 0, len(kinks) - 2))
+            share = (inside - kinks[c]) / (kinks[c + 1] - kinks[c])
+            self._put(kinks[c], discount, (1 - share) * cross, (1 - share) * inflow)
+            self._put(kinks[c + 1], discount, share * cross, share * inflow)
+
+    def moments(self) -> Moments:
+        """What was collected so far."""
+        keys = sorted(self._groups)
+        d = self._size
+        crosses = np.array([self._groups[key][0] for key in keys]).reshape(-1, d, d)
+        inflows = np.array([self._groups[key][1] for key in keys]).reshape(-1, d)
+        rewards, discounts = np.array(keys, dtype=np.float64).reshape(-1, 2).T
+        return Moments(
+            rewards,
+            discounts,
+            crosses,
+            inflows,
+            self._terminal.copy(),
+            self._lstd_matrix.copy(),
+            self._lstd_vector.copy(),
+        )
+
+
+def _points(support: Support, mass: Floats) -> Floats:
+    """Any law of the given masses: a discount of zero moves all of it to the reward."""
+    law = np.zeros((len(mass), support.num_atoms))
+    law[:, 0] = mass
+    return law
+
+
+def compressed_system(
+    moments: Moments, constant: Floats, support: Support, normalisation: Normalisation
+) -> LinearSystem:
+    """The system from moments alone; ``constant`` (D,) is the whitening's."""
+    groups, d, k = len(moments.rewards), len(constant), support.num_atoms
+    stacked = np.ascontiguousarray(moments.crosses.transpose(1, 0, 2)).reshape(d, groups * d)
+    rewards, discounts = moments.rewards[:, None], moments.discounts[:, None]
+
+    def apply(weights: Floats) -> Floats:
+        if not groups:
+            return np.zeros_like(weights)
+        moved = backup(support, rewards, discounts, _pre(weights, normalisation)[None])
+        return _post(stacked @ moved.reshape(groups * d, k), normalisation)
+
+    def dense() -> Floats:
+        matrices = backup_matrix(support, moments.rewards, moments.discounts).reshape(groups, k * k)
+        whole = (matrices.T @ moments.crosses.reshape(groups, d * d)).reshape(k, k, d, d).transpose(2, 0, 3, 1)
+        centred_axis = 1 if normalisation == "after" else 3
+        return np.ascontiguousarray(whole - whole.mean(axis=centred_axis, keepdims=True))
+
+    even = np.full((groups, k), 1.0 / k)
+    spread = backup(support, moments.rewards, moments.discounts, even) if groups else even
+    return LinearSystem(
+        apply, _constant(moments.inflows.T @ spread, moments.terminal, constant, k, normalisation), dense
+    )
+
+
+def state_space_system(problem: Problem) -> LinearSystem:
+    """The same system, with products through all states: for many features, where the B_g would not fit."""
+    branches, support, normalisation = problem.process.branches, problem.support, problem.normalisation
+    orthonormal = problem.features @ problem.whitening.inverse
+    going, k = branches.going_on(), support.num_atoms
+
+    def project(masses: Floats) -> Floats:
+        return orthonormal.T @ (problem.state_distribution[:, None] * masses)
+
+    def apply(weights: Floats) -> Floats:
+        masses = orthonormal @ _pre(weights, normalisation)
+        return _post(project(projected_bellman_update(going, support, masses)), normalisation)
+
+    even = np.full((branches.num_states, k), 1.0 / k)
+    spread = project(projected_bellman_update(going, support, even))
+    terminal = project(projected_terminal_law(branches, support))
+    return LinearSystem(apply, _constant(spread, terminal, problem.whitening.constant, k, normalisation), None)
+
+
+def process_system(problem: Problem) -> LinearSystem:
+    """The system of a process: compressed where that is cheaper per product and fits, in state space otherwise."""
+    branches, d, k = problem.process.branches, problem.features.shape[1], problem.support.num_atoms
+    numbers = min(len(np.unique(branches.rewards)), k * k + 1) * d * d
+    through_states = branches.next_law.nnz + 20 * len(branches.states) + 2 * branches.num_states * d
+    if numbers <= min(_MOST_NUMBERS, 20 * through_states):
+        moments = process_moments(problem)
+        return compressed_system(moments, problem.whitening.constant, problem.support, problem.normalisation)
+    return state_space_system(problem)
+
+
+def _pre(weights: Floats, normalisation: Normalisation) -> Floats:
+    # Weights of *affine* have mass zero already; taking it out keeps the system regular where mass would be free.
+    return weights if normalisation == "after" else weights - weights.mean(axis=1, keepdims=True)
+
+
+def _post(weights: Floats, normalisation: Normalisation) -> Floats:
+    return weights - weights.mean(axis=1, keepdims=True) if normalisation == "after" else weights
+
+
+def _constant(spread: Floats, terminal: Floats, constant: Floats, k: int, normalisation: Normalisation) -> Floats:
+    """b: where the even law u goes (*before*, *affine*) or u itself (*after*), and the rewards that end the return."""
+    if normalisation == "after":
+        return _post(terminal, "after") + constant[:, None] / k
+    return spread + terminal - (constant[:, None] / k if normalisation == "affine" else 0.0)
