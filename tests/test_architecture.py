@@ -9,8 +9,15 @@ import cramerl
 
 ROOT = Path(cramerl.__file__).parent
 HOUSE = [
-    *("_arrays", "_checks", "supports", "measures", "cramer", "projections", "losses"),
-    *("linear.stationary", "linear.operators", "linear.processes", "linear.features", "linear.examples"),
+    *("_arrays", "supports", "_checks", "measures", "cramer", "projections", "losses"),
+    *(
+        "linear.stationary",
+        "linear.operators",
+        "linear.processes",
+        "linear.features",
+        "linear.examples",
+        "linear.reference",
+    ),
     *("linear.systems", "linear.solve", "linear.certificates", "linear.evaluation", "linear.td", "linear.lstd"),
     *("linear.logs", "linear.claims"),
     *("deep.heads", "deep.networks", "deep.replay", "deep.learner", "deep.envs", "deep.loop", "deep.checkpoint"),
@@ -55,7 +62,8 @@ def own_modules(names: set[str]) -> set[str]:
 def test_imports_go_one_way(path):
     name = module_name(path)
     for other in own_modules(imports(path)):
-        assert place(other) < place(name), f"{name} imports {other}, which stands below it"
+        same_room = place(other) == place(name) and name not in HOUSE
+        assert place(other) < place(name) or same_room, f"{name} imports {other}, which stands below it"
         assert {name.partition(".")[0], other.partition(".")[0]} != {"linear", "deep"}
 
 

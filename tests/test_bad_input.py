@@ -32,9 +32,35 @@ def test_masses(name):
         function(S, GOOD.astype(complex))
     with pytest.raises(ValueError, match="masses must hold real numbers, got 'abc'"):
         function(S, "abc")
+    with pytest.raises(ValueError, match="masses must be an array of real numbers"):
+        function(S, [[1.0, 2.0, 3.0], [1.0]])
+    with pytest.raises(ValueError, match="support must be a Support, got"):
+        function([0.0, 1.0, 2.0], GOOD)
 
 
+FAR = Support.uniform(1e8, 1e8 + 4, 5)  # one atom in float32
 CALLS = {
+    "atoms run together in float32": (
+        lambda: cramerl.backup(FAR, 0.0, 1.0, np.ones(5, np.float32)),
+        "support must have atoms that differ in float32, got Support.uniform",
+    ),
+    "atoms overflow in float32": (
+        lambda: cramerl.mean(Support.uniform(0, 1e39, 5), jnp.ones(5)),
+        "support must have atoms that differ in float32",
+    ),
+    "project: nothing": (lambda: cramerl.project(S, [], []), "one at least"),
+    "affine: text": (
+        lambda: cramerl.project_affine(S, GOOD, [["1", "2", "3"]], [1.0]),
+        "matrix must hold real numbers",
+    ),
+    "affine: contradiction in float32": (
+        lambda: cramerl.project_affine(S, GOOD.astype(np.float32), np.ones((2, 3)), [1.0, 2.0]),
+        "contradict each other",
+    ),
+    "affine: contradiction beside a large row": (
+        lambda: cramerl.project_affine(S, GOOD, [[1, 1, 1], [1, 1, 1], [1e9, 0, 0]], [1, 1.5, 2e8]),
+        "contradict each other",
+    ),
     "project: lengths": (lambda: cramerl.project(S, [0.0, 1.0], GOOD), r"atoms and masses .* \(2,\) and \(3,\)"),
     "project: leading": (
         lambda: cramerl.project(S, np.zeros((2, 3)), np.ones((4, 3))),
@@ -97,7 +123,10 @@ CALLS = {
         lambda: cramerl.quantile_huber(GOOD, GOOD, [0.5, 1.5, 0]),
         r"levels must lie in \[0, 1\]",
     ),
-    "quantile_huber: number": (lambda: cramerl.quantile_huber(1.0, GOOD), "target must have at least one axis"),
+    "quantile_huber: number": (
+        lambda: cramerl.quantile_huber(1.0, GOOD),
+        "target must have a last axis of at least one",
+    ),
     "quantile_huber: threshold": (
         lambda: cramerl.quantile_huber(GOOD, GOOD, threshold=-1),
         "threshold must be a finite number >= 0, got -1",

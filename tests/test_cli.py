@@ -76,6 +76,19 @@ def test_a_missing_extra_is_named(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_terminal_without_accents_and_a_closed_pipe(tmp_path):
+    import os
+
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = run("demo", "--steps", "5", "--out", str(tmp_path), env=plain)
+    assert result.returncode == 0
+    assert "Cram?r" in result.stdout
+    command = f"{sys.executable} -m cramerl.cli demo --steps 5 --out {tmp_path}/piped | true"
+    piped = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert piped.stderr == ""
+    assert (tmp_path / "piped/demo.png").exists()
+
+
 # SIGINT is ignored in processes started in the background; a terminal does not do that, so put the default back.
 FROM_A_TERMINAL = """
 import signal, sys

@@ -101,6 +101,10 @@ def test_quantile_huber_is_least_at_the_quantiles(rng):
 
 def test_quantile_huber_threshold_zero_is_the_limit(rng):
     y, theta = rng.normal(size=6), rng.normal(size=4)
+    for zero in (np.float32(0), np.array(0), jax.numpy.float32(0)):
+        assert quantile_huber(y, theta, threshold=zero) == pytest.approx(
+            quantile_huber(y, theta, threshold=0), rel=1e-6
+        )
     assert quantile_huber(y, theta, threshold=1e-9) == pytest.approx(quantile_huber(y, theta, threshold=0), abs=1e-8)
 
 
@@ -131,8 +135,17 @@ def test_hl_gauss_in_high_precision():
 def test_hl_gauss_keeps_the_mean_inside_and_ends_outside():
     support = Support.uniform(-10, 10, 51)
     assert mean(support, hl_gauss_targets(support, 3.21, 0.6)) == pytest.approx(3.21, abs=1e-6)
-    far = hl_gauss_targets(support, np.array([-1e4, 1e4]), 0.3)
-    np.testing.assert_allclose(far[:, [0, -1]], np.eye(2), atol=1e-12)
+    for dtype in (np.float64, np.float32):
+        for distance in (1e4, 1e9, 1e30):
+            far = hl_gauss_targets(support, np.array([-distance, distance], dtype), 0.3)
+            np.testing.assert_allclose(far[:, [0, -1]], np.eye(2), atol=1e-12)
+
+
+def test_hl_gauss_gradients_are_finite_far_outside():
+    support = Support.uniform(-10, 10, 51)
+    gradient = jax.grad(lambda v: (hl_gauss_targets(support, v, 0.01) * support.atoms.astype(np.float32)).sum())
+    for value in (-1e9, -1000.0, 3.0, 1000.0, 1e9):
+        assert np.isfinite(gradient(jax.numpy.float32(value)))
 
 
 @given(vectors(6), vectors(6), st.floats(0.1, 3))

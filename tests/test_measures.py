@@ -146,6 +146,14 @@ def test_nearest_distribution_leaves_distributions_alone(support, seed):
     np.testing.assert_allclose(nearest_distribution(support, probs), probs, atol=1e-14)
 
 
+def test_quantiles_at_the_edge_of_rounding():
+    tiny = np.array([0.5, -0.5, 1e-15])  # a total far below the rounding of its parts
+    assert 10 <= cvar(Support([10, 11, 12]), tiny, 0.5) <= 12
+    assert quantile(Support([0, 1]), np.array([5e-7, 1 - 5e-7], np.float32), 0.0) == 0
+    noise = [-0.1, -0.1, 0.1 + 0.2, -0.1 - 0.2, 0.1, -0.1 - 0.2, 0.2, 0.1 + 0.2, -0.1]  # sums to +3e-17 or -8e-17
+    assert np.isfinite(quantile(Support.uniform(0, 1, 9), noise, 0.5))
+
+
 def test_nearest_distribution_by_hand():
     support = Support([0.0, 1.0, 2.0])
     np.testing.assert_allclose(nearest_distribution(support, [-0.5, 0.0, 1.5]), [0, 0, 1], atol=1e-15)

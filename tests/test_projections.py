@@ -237,6 +237,17 @@ def test_hat_projection_is_an_affine_projection_with_the_mass_row(rng):
     assert abs(without.sum() - p.sum()) > 1e-3
 
 
+def test_project_affine_far_from_zero_and_with_rows_of_unlike_size():
+    far = Support.uniform(1e4, 1e4 + 20, 21)
+    q = project_affine(far, np.full(21, 1 / 21), np.stack([np.ones(21), far.atoms]), [1.0, 10007.0])
+    assert q.sum() == pytest.approx(1, abs=1e-9)
+    assert q @ (far.atoms - 1e4) == pytest.approx(7, abs=1e-6)
+    small = project_affine(
+        Support.uniform(-1, 1, 5), [0.1, 0.2, 0.3, 0.2, 0.2], [[1] * 5, [1e-8, 0, 0, 0, 0]], [1, 0.5e-8]
+    )
+    assert small[0] == pytest.approx(0.5)
+
+
 def test_project_affine_with_dependent_rows(rng):
     support, p = Support.uniform(-1, 1, 5), rng.normal(size=5)
     once = project_affine(support, p, [[1, 1, 1, 1, 1]], [1.0])

@@ -82,8 +82,11 @@ def test_static_argument_compiles_once_per_support():
         ([0.0, np.nan], "finite, got nan"),
         ([-np.inf, 0.0], "finite, got -inf"),
         ([-1.7e308, 1.7e308], "finite width"),
-        (["a", "b"], "sequence of real numbers"),
-        ([1j, 2j], "sequence of real numbers"),
+        (["1", "2"], "atoms must hold real numbers"),
+        ([1j, 2j], "atoms must hold real numbers"),
+        ([False, True], "atoms must hold real numbers"),
+        ([[1], [1, 2]], "atoms must be an array of real numbers"),
+        ([-1.5e308, 0.0, 1.5e308], "finite width"),
         (None, r"atoms must be"),
     ],
 )
@@ -101,6 +104,8 @@ def test_bad_atoms(atoms, sentence):
         ((1, 1, 5), "v_min must be less than v_max, got v_min=1.0 and v_max=1.0"),
         ((0, np.inf, 5), "v_max must be a finite number, got inf"),
         ((None, 1, 5), "v_min must be a finite number, got None"),
+        ((-1.7e308, 1.7e308, 5), "v_max - v_min must be finite"),
+        ((0, 10**400, 5), "v_max must be a finite number"),
         ((1.0, np.nextafter(1.0, 2), 5), "strictly increasing"),
     ],
 )

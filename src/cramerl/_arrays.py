@@ -44,7 +44,7 @@ def as_floats(**arguments: Any) -> tuple[Any, ...]:
     natives = [v for v in values if is_array(v) and _belongs(xp, v)]
     floats = [v.dtype for v in natives if xp.isdtype(v.dtype, "real floating")]
     dtype = xp.result_type(*floats) if floats else xp.asarray(0.0).dtype
-    home = device(natives[0]) if natives else None
+    home = placement(xp, natives[0]) if natives else None
     return xp, *(_as_float(xp, name, value, dtype, home) for name, value in arguments.items())
 
 
@@ -85,15 +85,31 @@ def _as_float(xp: Any, name: str, value: Any, dtype: Any, home: Any) -> Array:
         return xp.asarray(value) if value.dtype == dtype and is_numpy_namespace(xp) else xp.astype(value, dtype)
     if type(value) in (int, float):
         return xp.asarray(value, dtype=dtype, device=home)
-    host = np.asarray(value)
-    if host.dtype.kind not in "iuf":
+    return xp.asarray(host_reals(name, value), dtype=dtype, device=home)
+
+
+def host_reals(name: str, value: Any) -> np.ndarray:
+    """A float64 NumPy array from anything that holds numbers; ValueError for text, truth values and ragged lists."""
+    known = host_values(value) if is_array(value) else value
+    if known is None:
+        raise ValueError(f"{name} must be known here: it cannot be traced or on an accelerator")
+    try:
+        host = np.asarray(known)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of real numbers, got {value!r}") from None
+    if host.dtype.kind not in "iuf" or isinstance(known, np.ma.MaskedArray):
         raise ValueError(f"{name} must hold real numbers, got {value!r}")
-    return xp.asarray(host.astype(np.float64), dtype=dtype, device=home)
+    return host.astype(np.float64)
+
+
+def placement(xp: Any, value: Array) -> Any:
+    """Where constants for ``value`` go; JAX places them itself (the sharding of a batch would not fit them)."""
+    return None if is_jax_namespace(xp) else device(value)
 
 
 def constant(xp: Any, values: Any, like: Array) -> Array:
     """A host array as an array of ``like``'s library, dtype and device. A copy: torch would share its memory."""
-    return xp.asarray(np.array(values), dtype=like.dtype, device=device(like))
+    return xp.asarray(np.array(values), dtype=like.dtype, device=placement(xp, like))
 
 
 def along_last(xp: Any, values: Any, like: Array) -> Array:
@@ -113,6 +129,11 @@ def index_dtype(xp: Any) -> Any:
     return xp.asarray(0).dtype
 
 
+def is_compiling(value: Array) -> bool:
+    """Whether ``torch.compile`` is reading our code now."""
+    return is_torch_array(value) and sys.modules["torch"].compiler.is_compiling()
+
+
 def host_values(value: Array) -> np.ndarray | None:
     """The values as a NumPy array, outside any graph, or None where looking at them is not free.
 
@@ -129,7 +150,7 @@ def host_values(value: Array) -> np.ndarray | None:
     if is_torch_array(value):
         torch: Any = sys.modules["torch"]
         # The last test has no public name.
-        if value.device.type != "cpu" or torch.compiler.is_compiling():
+        if value.device.type != "cpu" or is_compiling(value):
             return None
         if torch._C._functorch.is_functorch_wrapped_tensor(value):
             return None

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cramerl._arrays import Array, host_values, is_array
+from cramerl._arrays import Array, host_values, is_array, is_compiling
+from cramerl.supports import Support
 
 
 def require_finite(**arrays: Array) -> None:
@@ -43,6 +44,29 @@ def require_positive_mass(name: str, total: Array) -> None:
         raise ValueError(f"{name} must have a positive total mass, got a total of {values[~(values > 0)].flat[0]}")
 
 
+def require_on_support(xp: Any, support: Any, **arrays: Array) -> None:
+    """Raise ValueError unless the arrays hold finite masses on a support whose atoms their dtype can tell apart."""
+    if not isinstance(support, Support):
+        raise ValueError(f"support must be a Support, got {support!r}")
+    for name, array in arrays.items():
+        require_last_axis(support.num_atoms, "the atoms of the support", **{name: array})
+    require_finite(**arrays)
+    require_representable(xp, support, next(iter(arrays.values())))
+
+
+def require_representable(xp: Any, support: Support, like: Array) -> None:
+    """Raise ValueError if the support's atoms run together, or overflow, in the dtype of ``like``."""
+    if is_compiling(like):  # where even a dtype's limits are symbols
+        return
+    limits = xp.finfo(like.dtype)
+    if (
+        support.resolution < 2 * float(limits.eps)
+        or support.largest > float(limits.max)
+        or support.smallest_spacing < float(limits.smallest_normal)
+    ):
+        raise ValueError(f"support must have atoms that differ in {like.dtype}, got {support!r}")
+
+
 def require_last_axis(size: int, what: str, **arrays: Array) -> None:
     """Raise ValueError if an array's last axis is not ``size`` long; ``what`` says what it stands for."""
     for name, array in arrays.items():
@@ -51,10 +75,10 @@ def require_last_axis(size: int, what: str, **arrays: Array) -> None:
 
 
 def require_same_last_axis(first: str, a: Array, second: str, b: Array) -> None:
-    """Raise ValueError unless two arrays have a last axis of the same length."""
-    if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-1]:
+    """Raise ValueError unless two arrays have a last axis of the same length, one at least."""
+    if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-1] or a.shape[-1] == 0:
         shapes = f"shapes {tuple(a.shape)} and {tuple(b.shape)}"
-        raise ValueError(f"{first} and {second} must have last axes of equal length, got {shapes}")
+        raise ValueError(f"{first} and {second} must have last axes of equal length, one at least, got {shapes}")
 
 
 def broadcast_leading(**leading: tuple[int, ...]) -> tuple[int, ...]:
@@ -70,32 +94,39 @@ def broadcast_leading(**leading: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def require_penalty(mass_penalty: Any, *, zero_allowed: bool = True) -> Any:
-    """A mass penalty as given, if it is a finite number that is not negative (or, on request, positive)."""
-    allowed = "a finite number >= 0" if zero_allowed else "a finite number > 0"
-    return _require_number("mass_penalty", mass_penalty, allowed, zero_allowed=zero_allowed)
+    """A mass penalty, if it is a finite number that is not negative (or, on request, positive)."""
+    return require_scale("mass_penalty", mass_penalty, zero_allowed=zero_allowed)
 
 
 def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
-    """A width or threshold as given, if it is finite and positive (or, on request, zero)."""
+    """A width, weight or threshold, if it is finite and positive (or, on request, zero).
+
+    A plain float where the value is NumPy's or Python's, so that it does not widen the result; an array of another
+    library as it is, so that it may be traced.
+    """
     allowed = "a finite number >= 0" if zero_allowed else "a finite number > 0"
-    return _require_number(name, value, allowed, zero_allowed=zero_allowed)
-
-
-def _require_number(name: str, value: Any, allowed: str, *, zero_allowed: bool) -> Any:
-    if is_array(value) and not isinstance(value, np.generic):
-        if value.ndim:
-            raise ValueError(f"{name} must be {allowed}, got an array of shape {tuple(value.shape)}")
-        host = host_values(value)
-        if host is None:
-            return value
-        number = float(host)
-    elif isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    if type(value) in (int, float):
+        number = _as_float(value)
     else:
-        number = float(value)
+        known = value
+        if is_array(value) and not isinstance(value, np.generic):
+            known = host_values(value)
+            if known is None:
+                return value
+        if np.ndim(known) != 0 or isinstance(known, (bool, str)) or np.asarray(known).dtype.kind not in "iuf":
+            raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        number = float(known)
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):
         raise ValueError(f"{name} must be {allowed}, got {number}")
-    return value
+    return number if isinstance(value, (int, float, np.generic, np.ndarray)) else value
+
+
+def _as_float(value: int | float) -> float:
+    """The number, infinite where an integer is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

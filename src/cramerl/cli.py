@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import io
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +24,19 @@ exit status: 0 done, 2 bad input (with a sentence that says what is allowed), 13
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the ``cramerl`` command; returns its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without é still gets its table
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up, not past it
     options = _parser().parse_args(arguments)
     try:
-        return options.run(options)
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep Python from complaining about it on the way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print("\ncramerl: stopped; nothing was left half-written", file=sys.stderr)
         return 130
@@ -85,6 +98,10 @@ def _demo(options: argparse.Namespace) -> int:
     _require_library("matplotlib", "plot")
     options.out.mkdir(parents=True, exist_ok=True)
     result = demo.run(options.atoms, options.steps)
+    written = [
+        records.write_json(options.out / "demo.json", demo.summary(result)),
+        demo.draw(result, options.out / "demo.png"),
+    ]
     print("Conditioning of the Cramér loss on unit-spaced atoms (Lemma 1 of the paper)")
     print(f"{'atoms':>7}{'raw distance':>15}{'with penalty':>15}   best penalties")
     for row in result.conditioning:
@@ -93,10 +110,7 @@ def _demo(options: argparse.Namespace) -> int:
     for descent in result.descents:
         print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {_share(descent.error[-1])}")
     print()
-    for path in (
-        records.write_json(options.out / "demo.json", demo.summary(result)),
-        demo.draw(result, options.out / "demo.png"),
-    ):
+    for path in written:
         print(f"wrote {path}")
     return 0
 

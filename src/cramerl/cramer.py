@@ -18,12 +18,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl._arrays import Array, along_last, apply_matrix, as_floats, expand
+from cramerl._arrays import Array, along_last, apply_matrix, as_floats, expand, placement
 from cramerl._checks import (
     broadcast_leading,
     require_choice,
     require_finite,
     require_last_axis,
+    require_on_support,
     require_penalty,
 )
 from cramerl.supports import Support
@@ -46,7 +47,7 @@ def cramer_distance_sq(support: Support, p: Array, q: Array, mass_penalty: Any =
         (...) squared distances.
     """
     xp, p, q = as_floats(p=p, q=q)
-    require_penalty(mass_penalty)
+    mass_penalty = require_penalty(mass_penalty)
     cumulative = xp.cumulative_sum(_difference(support, xp, p=p, q=q), axis=-1)
     mass = cumulative[..., -1]
     return shape_energy(support, xp, cumulative) + mass_penalty / support.num_atoms * mass**2
@@ -188,13 +189,13 @@ def shape_energy(support: Support, xp: Any, cumulative: Array) -> Array:
     """
     k = support.num_atoms
     inner, total = cumulative[..., :-1], cumulative[..., -1:]
-    heights = inner - along_last(xp, np.arange(1, k) / k, inner) * total
+    ramp = xp.arange(1, k, dtype=inner.dtype, device=placement(xp, inner)) / k
+    heights = inner - xp.reshape(ramp, (1,) * (inner.ndim - 1) + (k - 1,)) * total
     return xp.sum(heights * heights * along_last(xp, support.spacings, inner), axis=-1)
 
 
 def _difference(support: Support, xp: Any, **pair: Array) -> Array:
-    require_last_axis(support.num_atoms, "the atoms of the support", **pair)
-    require_finite(**pair)
+    require_on_support(xp, support, **pair)
     shape = (*broadcast_leading(**{name: a.shape[:-1] for name, a in pair.items()}), support.num_atoms)
     first, second = (expand(xp, array, shape) for array in pair.values())
     return first - second

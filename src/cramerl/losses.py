@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cramerl._arrays import Array, along_last, as_floats, constant, expand, log_normal_cdf
+from cramerl._arrays import Array, along_last, as_floats, expand, log_normal_cdf, placement
 from cramerl._checks import (
     broadcast_leading,
     require_choice,
     require_finite,
     require_in_unit_interval,
-    require_last_axis,
+    require_on_support,
     require_penalty,
+    require_representable,
     require_same_last_axis,
     require_scale,
 )
@@ -57,9 +58,10 @@ def cramer_loss(
         np.float64(1.0)
     """
     require_choice("mass_penalty_scale", mass_penalty_scale, ("orthonormal", "total"))
-    require_penalty(mass_penalty)
+    mass_penalty = require_penalty(mass_penalty)
     xp, target, prediction = as_floats(target=target, prediction=prediction)
-    target, prediction = _broadcast(support.num_atoms, xp, target=target, prediction=prediction)
+    require_on_support(xp, support, target=target, prediction=prediction)
+    target, prediction = _broadcast(xp, target=target, prediction=prediction)
     excess = xp.sum(prediction, axis=-1) - 1.0
     weight = mass_penalty / support.num_atoms if mass_penalty_scale == "orthonormal" else mass_penalty
     return shape_energy(support, xp, xp.cumulative_sum(target - prediction, axis=-1)) + weight * excess**2
@@ -79,7 +81,8 @@ def categorical_cross_entropy(target: Array, logits: Array) -> Array:
     """
     xp, target, logits = as_floats(target=target, logits=logits)
     require_same_last_axis("target", target, "logits", logits)
-    target, logits = _broadcast(logits.shape[-1], xp, target=target, logits=logits)
+    require_finite(target=target, logits=logits)
+    target, logits = _broadcast(xp, target=target, logits=logits)
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     log_probs = shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
     return -xp.sum(target * log_probs, axis=-1)
@@ -106,11 +109,11 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
     Reference:
         Dabney et al. 2018, Eq. 10.
     """
-    require_scale("threshold", threshold, zero_allowed=True)
+    threshold = require_scale("threshold", threshold, zero_allowed=True)
     xp, target, quantiles = as_floats(target=target, quantiles=quantiles)
     for name, array in (("target", target), ("quantiles", quantiles)):
-        if array.ndim == 0:
-            raise ValueError(f"{name} must have at least one axis, got a number")
+        if array.ndim == 0 or array.shape[-1] == 0:
+            raise ValueError(f"{name} must have a last axis of at least one, got shape {tuple(array.shape)}")
     require_finite(target=target, quantiles=quantiles)
     leading = broadcast_leading(target=target.shape[:-1], quantiles=quantiles.shape[:-1])
     samples, count = target.shape[-1], quantiles.shape[-1]
@@ -140,13 +143,17 @@ def hl_gauss_targets(support: Support, values: Array, sigma: Any) -> Array:
     Reference:
         Imani and White 2018; Farebrother et al. 2024, section 3.1.
     """
-    require_scale("sigma", sigma)
+    sigma = require_scale("sigma", sigma)
     xp, values = as_floats(values=values)
     require_finite(values=values)
+    require_representable(xp, support, values)
     middles = (support.atoms[1:] + support.atoms[:-1]) / 2
     ends = support.atoms[[0, -1]] + support.spacings[[0, -1]] * np.array([-0.5, 0.5])
     edges = np.concatenate([ends[:1], middles, ends[1:]])
-    column = values[..., None]
+    # Further out than this the end atom has everything to rounding; nearer, no digit of the distance is lost.
+    beyond = 40 * sigma * (1 + sigma / float(support.spacings[[0, -1]].min()))
+    lowest, highest = float(edges[0]) - beyond, float(edges[-1]) + beyond
+    column = xp.minimum(xp.maximum(values, xp.zeros_like(values) + lowest), xp.zeros_like(values) + highest)[..., None]
     scores = (along_last(xp, edges, column) - column) / sigma
     low, high = scores[..., :-1], scores[..., 1:]
     # Above the value both ends of a bin have a CDF near one: mirror it to where the CDF is small and precise.
@@ -175,7 +182,7 @@ def td_huber(target: Array, prediction: Array, threshold: Any = 1.0) -> Array:
     Returns:
         (...) losses.
     """
-    require_scale("threshold", threshold)
+    threshold = require_scale("threshold", threshold)
     xp, delta = _td_error(target, prediction)
     return threshold * _scaled_huber(xp, delta, threshold)
 
@@ -190,17 +197,17 @@ def _td_error(target: Array, prediction: Array) -> tuple[Any, Array]:
 def _scaled_huber(xp: Any, delta: Array, threshold: Any) -> Array:
     """Huber function divided by its threshold: slope one far out, and |delta| for a threshold of zero."""
     size = xp.abs(delta)
-    if isinstance(threshold, (int, float)) and threshold == 0:
-        return size
+    kappa = xp.zeros_like(size) + threshold
     # min(|d|, kappa) written so that both branches have finite gradients everywhere.
-    inner = xp.minimum(size, xp.full_like(size, 1.0) * threshold)
-    return inner * (size - inner / 2) / threshold
+    inner = xp.minimum(size, kappa)
+    divisor = xp.where(kappa > 0, kappa, xp.ones_like(kappa))
+    return xp.where(kappa > 0, inner * (size - inner / 2) / divisor, size)
 
 
 def _levels(xp: Any, levels: Array | None, quantiles: Array) -> Array:
     count = quantiles.shape[-1]
     if levels is None:
-        return constant(xp, (2 * np.arange(count) + 1) / (2 * count), quantiles)
+        return (2 * xp.arange(count, dtype=quantiles.dtype, device=placement(xp, quantiles)) + 1) / (2 * count)
     _, tau, _ = as_floats(levels=levels, quantiles=quantiles)
     if tuple(tau.shape) != (count,):
         raise ValueError(f"levels must have shape ({count},), one for each quantile, got {tuple(tau.shape)}")
@@ -208,8 +215,6 @@ def _levels(xp: Any, levels: Array | None, quantiles: Array) -> Array:
     return tau
 
 
-def _broadcast(size: int, xp: Any, **pair: Array) -> list[Array]:
-    require_last_axis(size, "one entry for each atom", **pair)
-    require_finite(**pair)
-    shape = (*broadcast_leading(**{name: a.shape[:-1] for name, a in pair.items()}), size)
-    return [expand(xp, array, shape) for array in pair.values()]
+def _broadcast(xp: Any, **pair: Array) -> list[Array]:
+    leading = broadcast_leading(**{name: a.shape[:-1] for name, a in pair.items()})
+    return [expand(xp, array, (*leading, array.shape[-1])) for array in pair.values()]

@@ -15,9 +15,8 @@ from array_api_compat import is_numpy_namespace
 from cramerl._arrays import Array, along_last, as_floats, clip, constant, expand, running_max, take
 from cramerl._checks import (
     broadcast_leading,
-    require_finite,
     require_in_unit_interval,
-    require_last_axis,
+    require_on_support,
     require_positive_mass,
 )
 from cramerl.supports import Support
@@ -76,7 +75,7 @@ def quantile(support: Support, masses: Array, level: Array) -> Array:
     xp, masses, level = _masses_and_level(support, masses, level)
     reached, threshold, _ = _monotone_cdf(xp, masses, level)
     index = xp.argmax(xp.astype(reached >= threshold, xp.int8), axis=-1)
-    return _where_positive(xp, masses, take(xp, constant(xp, support.atoms, masses), index))
+    return _where_positive(xp, reached, take(xp, constant(xp, support.atoms, masses), index))
 
 
 def cvar(support: Support, masses: Array, level: Array) -> Array:
@@ -100,7 +99,7 @@ def cvar(support: Support, masses: Array, level: Array) -> Array:
     counted = xp.minimum(reached, share)
     below = xp.concat([xp.zeros_like(counted[..., :1]), counted[..., :-1]], axis=-1)
     atoms = along_last(xp, support.atoms, masses)
-    return _where_positive(xp, masses, xp.sum((counted - below) * atoms, axis=-1) / share[..., 0])
+    return _where_positive(xp, reached, xp.sum((counted - below) / share * atoms, axis=-1))
 
 
 def nearest_distribution(support: Support, masses: Array) -> Array:
@@ -159,29 +158,28 @@ def _monotone_cdf(xp: Any, masses: Array, level: Array) -> tuple[Array, Array, A
     cumulative = xp.cumulative_sum(masses, axis=-1)
     total = cumulative[..., -1:]
     require_positive_mass("masses", total)
-    tolerance = 8 * xp.finfo(masses.dtype).eps * xp.sum(xp.abs(masses), axis=-1, keepdims=True)
-    reached = xp.clip(running_max(xp, cumulative), 0.0, None)
-    share = xp.maximum(level * total, tolerance)
-    return xp.minimum(reached, total), xp.maximum(level * total - tolerance, tolerance), share
+    eps = xp.finfo(masses.dtype).eps
+    rounding = 4 * eps * xp.sum(xp.abs(masses), axis=-1, keepdims=True)
+    least = eps * eps * total  # level 0 is read as the limit from above
+    reached = xp.minimum(xp.clip(running_max(xp, cumulative), 0.0, None), total)
+    return reached, xp.maximum(level * total - rounding, least), xp.maximum(level * total, least)
 
 
-def _where_positive(xp: Any, masses: Array, values: Array) -> Array:
+def _where_positive(xp: Any, reached: Array, values: Array) -> Array:
     """NaN in place of a statement about a measure without mass (an error already where it could be read)."""
-    return xp.where(xp.sum(masses, axis=-1) > 0, values, xp.full_like(values, xp.nan))
+    return xp.where(reached[..., -1] > 0, values, xp.full_like(values, xp.nan))
 
 
 def _masses(support: Support, masses: Array) -> tuple[Any, Array]:
     xp, masses = as_floats(masses=masses)
-    require_last_axis(support.num_atoms, "the atoms of the support", masses=masses)
-    require_finite(masses=masses)
+    require_on_support(xp, support, masses=masses)
     return xp, masses
 
 
 def _masses_and_level(support: Support, masses: Array, level: Array) -> tuple[Any, Array, Array]:
     """Masses (..., K) and levels (..., 1) of the same leading shape."""
     xp, masses, level = as_floats(masses=masses, level=level)
-    require_last_axis(support.num_atoms, "the atoms of the support", masses=masses)
-    require_finite(masses=masses)
+    require_on_support(xp, support, masses=masses)
     require_in_unit_interval(level=level)
     leading = broadcast_leading(masses=masses.shape[:-1], level=level.shape)
     return xp, expand(xp, masses, (*leading, support.num_atoms)), expand(xp, level, leading)[..., None]

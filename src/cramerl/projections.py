@@ -16,9 +16,9 @@ from cramerl._arrays import (
     clip,
     constant,
     expand,
+    host_reals,
     host_values,
     index_dtype,
-    is_array,
     take,
 )
 from cramerl._checks import (
@@ -26,10 +26,12 @@ from cramerl._checks import (
     require_finite,
     require_in_unit_interval,
     require_last_axis,
+    require_on_support,
     require_penalty,
+    require_representable,
     require_same_last_axis,
 )
-from cramerl.cramer import cramer_gram_inverse
+from cramerl.cramer import unit_mass_basis
 from cramerl.supports import Support
 
 
@@ -60,6 +62,7 @@ def project(support: Support, atoms: Array, masses: Array) -> Array:
     xp, atoms, masses = as_floats(atoms=atoms, masses=masses)
     require_same_last_axis("atoms", atoms, "masses", masses)
     require_finite(atoms=atoms, masses=masses)
+    require_representable(xp, support, masses)
     shape = (*broadcast_leading(atoms=atoms.shape[:-1], masses=masses.shape[:-1]), atoms.shape[-1])
     return _share(support, expand(xp, atoms, shape), expand(xp, masses, shape), xp)
 
@@ -82,8 +85,8 @@ def backup(support: Support, rewards: Array, discounts: Array, masses: Array) ->
         array([0., 0., 1.])
     """
     xp, rewards, discounts, masses = as_floats(rewards=rewards, discounts=discounts, masses=masses)
-    require_last_axis(support.num_atoms, "the atoms of the support", masses=masses)
-    require_finite(rewards=rewards, masses=masses)
+    require_on_support(xp, support, masses=masses)
+    require_finite(rewards=rewards)
     require_in_unit_interval(discounts=discounts)
     leading = broadcast_leading(rewards=rewards.shape, discounts=discounts.shape, masses=masses.shape[:-1])
     atoms = _shifted(support, xp, rewards, discounts, leading)
@@ -104,6 +107,7 @@ def backup_matrix(support: Support, reward: Array, discount: Array) -> Array:
     """
     xp, reward, discount = as_floats(reward=reward, discount=discount)
     require_finite(reward=reward)
+    require_representable(xp, support, reward)
     require_in_unit_interval(discount=discount)
     leading = broadcast_leading(reward=reward.shape, discount=discount.shape)
     atoms = _shifted(support, xp, reward, discount, leading)
@@ -133,16 +137,17 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     penalty = require_penalty(mass_penalty, zero_allowed=False)
     constraints = _host_matrix(support, matrix)
     xp, masses, offset = as_floats(masses=masses, offset=offset)
-    require_last_axis(support.num_atoms, "the atoms of the support", masses=masses)
+    require_on_support(xp, support, masses=masses)
     require_last_axis(constraints.shape[0], "the rows of matrix", offset=offset)
-    require_finite(masses=masses, offset=offset)
+    require_finite(offset=offset)
     leading = broadcast_leading(masses=masses.shape[:-1], offset=offset.shape[:-1])
-    directions = cramer_gram_inverse(support, float(penalty)) @ constraints.T
-    correction = directions @ np.linalg.pinv(constraints @ directions, hermitian=True)
+    correction = _affine_correction(support, constraints, float(penalty))
     masses = expand(xp, masses, (*leading, support.num_atoms))
     offset = expand(xp, offset, (*leading, constraints.shape[0]))
-    projected = masses - apply_matrix(xp, correction, apply_matrix(xp, constraints, masses) - offset)
-    _require_consistent(constraints, projected, offset)
+    projected = masses
+    for _ in range(2):  # once more: takes out the rounding of the first
+        projected = projected - apply_matrix(xp, correction, apply_matrix(xp, constraints, projected) - offset)
+    _require_consistent(constraints, masses, projected, offset)
     return projected
 
 
@@ -179,13 +184,7 @@ def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
 
 
 def _host_matrix(support: Support, matrix: Array) -> NDArray[np.float64]:
-    known = host_values(matrix) if is_array(matrix) else matrix
-    if known is None:
-        raise ValueError("matrix must be known: it cannot be traced or on an accelerator")
-    try:
-        constraints = np.asarray(known, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"matrix must hold real numbers, got {matrix!r}") from None
+    constraints = host_reals("matrix", matrix)
     if constraints.ndim != 2 or constraints.shape[1] != support.num_atoms or not constraints.shape[0]:
         shape = f"(M, {support.num_atoms}) with M >= 1"
         raise ValueError(f"matrix must have shape {shape}, got {constraints.shape}")
@@ -193,11 +192,25 @@ def _host_matrix(support: Support, matrix: Array) -> NDArray[np.float64]:
     return constraints
 
 
-def _require_consistent(constraints: NDArray[np.float64], projected: Array, offset: Array) -> None:
-    q, b = host_values(projected), host_values(offset)
-    if q is None or b is None:
+def _affine_correction(support: Support, constraints: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
+    """C^-1 A' (A C^-1 A')^+ as C^-1/2 (A C^-1/2)^+: half the digits of a condition number, and rows of like size."""
+    basis, _ = unit_mass_basis(support)
+    scales = 1 / np.linalg.norm(basis, axis=0)  # roots of the eigenvalues of C_0
+    modes = basis * scales
+    root = (modes / scales) @ modes.T + 1 / (np.sqrt(penalty) * support.num_atoms)
+    whitened = constraints @ root
+    sizes = np.linalg.norm(whitened, axis=1)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    return root @ np.linalg.pinv(whitened / sizes[:, None], rcond=1e-13) / sizes
+
+
+def _require_consistent(constraints: NDArray[np.float64], masses: Array, projected: Array, offset: Array) -> None:
+    p, q, b = (host_values(a) for a in (masses, projected, offset))
+    if p is None or q is None or b is None:
         return
-    missed = np.abs(q @ constraints.T - b).max(initial=0.0)
-    scale = np.abs(constraints).sum() * np.abs(q).max(initial=1.0) + np.abs(b).max(initial=0.0)
-    if missed > 1e3 * np.finfo(q.dtype).eps ** 0.75 * scale:
-        raise ValueError(f"matrix and offset contradict each other: the nearest masses miss offset by {missed:.3g}")
+    missed = np.abs(q @ constraints.T - b)
+    size = (np.abs(p) + np.abs(q)) @ np.abs(constraints).T + np.abs(b)
+    far = missed > 1e3 * np.finfo(q.dtype).eps ** 0.75 * size
+    if far.any():
+        given = f"the nearest masses miss offset by {missed[far].max():.3g}"
+        raise ValueError(f"matrix and offset contradict each other: {given}")

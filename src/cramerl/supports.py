@@ -10,6 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cramerl._arrays import host_reals
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Support:
@@ -32,6 +34,7 @@ class Support:
     atoms: NDArray[np.float64]
     spacings: NDArray[np.float64]
     is_uniform: bool
+    _smallest_spacing: float
 
     def __init__(self, atoms: Sequence[float] | Any):
         values = _strictly_increasing(atoms)
@@ -45,6 +48,7 @@ class Support:
         object.__setattr__(self, "atoms", values)
         object.__setattr__(self, "spacings", spacings)
         object.__setattr__(self, "is_uniform", uniform)
+        object.__setattr__(self, "_smallest_spacing", float(spacings.min()))
 
     @classmethod
     def uniform(cls, v_min: float, v_max: float, num_atoms: int) -> Self:
@@ -52,6 +56,8 @@ class Support:
         if isinstance(num_atoms, bool) or not isinstance(num_atoms, (int, np.integer)) or num_atoms < 2:
             raise ValueError(f"num_atoms must be an integer >= 2, got {num_atoms!r}")
         low, high = _finite("v_min", v_min), _finite("v_max", v_max)
+        if math.isinf(high - low):
+            raise ValueError(f"v_max - v_min must be finite, got v_min={low} and v_max={high}")
         if not low < high:
             raise ValueError(f"v_min must be less than v_max, got v_min={low} and v_max={high}")
         return cls(np.linspace(low, high, int(num_atoms)))
@@ -60,6 +66,21 @@ class Support:
     def num_atoms(self) -> int:
         """Number of atoms, K."""
         return self.atoms.size
+
+    @property
+    def largest(self) -> float:
+        """Largest absolute value of an atom."""
+        return max(abs(self.v_min), abs(self.v_max))
+
+    @property
+    def smallest_spacing(self) -> float:
+        """Least distance between neighbours."""
+        return self._smallest_spacing
+
+    @property
+    def resolution(self) -> float:
+        """Smallest spacing over largest atom: what a dtype must tell apart."""
+        return self._smallest_spacing / self.largest
 
     @property
     def v_min(self) -> float:
@@ -87,17 +108,14 @@ class Support:
 
 
 def _strictly_increasing(atoms: Any) -> NDArray[np.float64]:
-    try:
-        values = np.array(atoms, dtype=np.float64) + 0.0  # + 0.0 turns -0.0 into 0.0: equal atoms, equal bytes
-    except (TypeError, ValueError):
-        raise ValueError(f"atoms must be a sequence of real numbers, got {atoms!r}") from None
+    values = host_reals("atoms", atoms) + 0.0  # + 0.0 turns -0.0 into 0.0: equal atoms, equal bytes
     if values.ndim != 1 or values.size < 2:
         raise ValueError(f"atoms must be one-dimensional with at least 2 values, got shape {values.shape}")
     if not np.isfinite(values).all():
         raise ValueError(f"atoms must be finite, got {values[~np.isfinite(values)][0]}")
     with np.errstate(over="ignore"):
-        steps = np.diff(values)
-    if not np.isfinite(steps).all():
+        steps, width = np.diff(values), values[-1] - values[0]
+    if not np.isfinite(width):
         raise ValueError(f"atoms must span a finite width, got {values[0]} to {values[-1]}")
     if not (steps > 0).all():
         i = int(np.argmax(steps <= 0))
@@ -108,8 +126,8 @@ def _strictly_increasing(atoms: Any) -> NDArray[np.float64]:
 def _finite(name: str, value: float) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if isinstance(value, (bool, str)) or not math.isfinite(number):
+    if isinstance(value, (bool, np.bool_, str, np.complexfloating)) or not math.isfinite(number):
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     return number

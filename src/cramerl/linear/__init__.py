@@ -1,6 +1,6 @@
 """Policy evaluation with linear features: the whole return distribution, exact and deterministic, in float64."""
 
-from cramerl.linear import features
+from cramerl.linear import examples, features
 from cramerl.linear.certificates import Bound, Certificate
 from cramerl.linear.evaluation import Evaluation, Iterate, evaluate, projected_bellman_iterates
 from cramerl.linear.features import (
@@ -23,6 +23,7 @@ __all__ = [
     "Transitions",
     "aggregation",
     "evaluate",
+    "examples",
     "features",
     "fourier",
     "polynomial",

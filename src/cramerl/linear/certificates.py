@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,11 @@ import numpy as np
 
 from cramerl.cramer import cramer_distance_sq
 from cramerl.linear.operators import Floats
+from cramerl.linear.reference import reference_law
 from cramerl.linear.systems import Problem, process_moments, process_system
 from cramerl.projections import backup, project
 from cramerl.supports import Support
 
-# Numbers in the reference law (states x fine atoms) up to which it is computed for the bounds.
-_MOST_REFERENCE_NUMBERS = 4_000_000
 _IN_SPAN = 1e-9
 
 
@@ -95,9 +95,9 @@ def certify(problem: Problem, weights: Floats) -> Certificate:
     lstd, reason = _lstd(problem, in_span, can_clip)
     values = problem.features @ (weights @ problem.support.atoms) + _offset(problem) * problem.support.atoms.sum()
     gap = float(np.abs(values - lstd).max())
-    reference = _reference(problem)
+    reference = reference_law(problem.process)
     exact = in_span or problem.normalisation != "after"
-    bounds = _bounds(problem, weights, reference, exact) if reference is not None else (None, None)
+    bounds = (None, None) if reference is None else _bounds(problem, weights, *reference, exact)
     facts = {
         "constant_in_span": in_span,
         "constant_distance": distance,
@@ -193,62 +193,43 @@ def _spectral_radius(problem: Problem) -> float:
         return math.nan
 
 
-def _reference(problem: Problem) -> tuple[Support, Any, Floats] | None:
-    """A fine grid through the atoms and over all possible returns, where the atoms are on it, and the law there."""
-    z, (low, high) = problem.support.atoms, problem.process.return_range()
-    budget = _MOST_REFERENCE_NUMBERS // problem.process.num_states
-    if budget < 4 * len(z):
-        return None
-    parts = int(np.clip(min(budget, 1200) // (2 * len(z)), 1, 8))
-    inner = np.interp(np.arange((len(z) - 1) * parts + 1) / parts, np.arange(len(z)), z)
-    step = float(np.min(problem.support.spacings)) / parts
-    below = _extension(z[0] - low, step, budget // 4)
-    above = _extension(high - z[-1], step, budget // 4)
-    grid = np.concatenate([z[0] - below[::-1], inner, z[-1] + above])
-    places = len(below) + parts * np.arange(len(z))
-    grid[places] = z
-    fine = Support(grid)
-    return fine, places, problem.process.true_returns(fine)
-
-
-def _extension(reach: float, step: float, most: int) -> Floats:
-    """Distances beyond an end, up to all of ``reach``, in at most ``most`` (and 400) steps."""
-    if reach <= 0:
-        return np.empty(0)
-    count = int(np.clip(math.ceil(reach / step), 1, max(1, min(most, 400))))
-    return reach * np.arange(1, count + 1) / count
-
-
-def _bounds(problem: Problem, weights: Floats, reference: Any, exact: bool) -> tuple[Bound, Bound | None]:
-    fine, places, law = reference
+def _bounds(problem: Problem, weights: Floats, grid: Support, law: Floats, exact: bool) -> tuple[Bound, Bound | None]:
+    """Theorems 1 and 2, both sides, against a reference law on its own grid."""
     xi, support, gamma = problem.state_distribution, problem.support, problem.process.discount
     masses = problem.features @ weights + _offset(problem)
     even = np.full_like(masses, 1.0 / support.num_atoms)
-    start = even if problem.normalisation == "affine" else 0.0
-    nearest = project(support, fine.atoms, law)
+    start = even if problem.normalisation == "affine" else 0.0 * even
     whitened = problem.features @ problem.whitening.inverse
+    nearest = project(support, grid.atoms, law)
     best = start + whitened @ (whitened.T @ (xi[:, None] * (nearest - start)))
-
-    def error_sq(rows: Floats) -> float:
-        complete = rows + (1.0 - rows.sum(axis=1, keepdims=True)) * even
-        spread = np.zeros_like(law)
-        spread[:, places] = complete
-        return float(xi @ cramer_distance_sq(fine, spread, law, mass_penalty=0.0))
-
-    left, best_sq = error_sq(masses), error_sq(best)
+    complete, best = (rows + (1.0 - rows.sum(axis=1, keepdims=True)) * even for rows in (masses, best))
+    error_sq = _distance_between_grids(support, grid, law, xi)
+    left, best_sq = error_sq(complete), error_sq(best)
     if exact:
         right = best_sq / (1 - gamma)
     else:
         beta = _mass_leak(problem)
         right = ((math.sqrt(gamma) * beta + math.sqrt((1 - gamma) * best_sq + beta**2)) / (1 - gamma)) ** 2
-    completed = masses + (1.0 - masses.sum(axis=1, keepdims=True)) * even
-    truth = law @ fine.atoms
-    value_error = float(xi @ (completed @ support.atoms - truth) ** 2)
-    # Theorem 2 needs the true returns inside the support.
-    inside = law[:, (fine.atoms < support.v_min) | (fine.atoms > support.v_max)]
-    width = support.v_max - support.v_min
-    value_bound = Bound(value_error, width * left) if np.abs(inside).sum(axis=1).max(initial=0.0) < 1e-9 else None
-    return Bound(left, right), value_bound
+    outside = law[:, (grid.atoms < support.v_min) | (grid.atoms > support.v_max)]
+    if np.abs(outside).sum(axis=1).max(initial=0.0) > 1e-6:  # Theorem 2 needs the returns inside the support
+        return Bound(left, right), None
+    value_error = float(xi @ (complete @ support.atoms - law @ grid.atoms) ** 2)
+    return Bound(left, right), Bound(value_error, (support.v_max - support.v_min) * left)
+
+
+def _distance_between_grids(support: Support, grid: Support, law: Floats, xi: Floats) -> Callable[[Floats], float]:
+    """Squared Cramér distance of masses on the support to the law on the grid, both of mass one, averaged over xi."""
+    union = Support(np.union1d(support.atoms, grid.atoms))
+    places, others = (np.searchsorted(union.atoms, s.atoms) for s in (support, grid))
+    target = np.zeros((len(law), union.num_atoms))
+    target[:, others] = law
+
+    def error_sq(masses: Floats) -> float:
+        difference = target.copy()
+        difference[:, places] -= masses
+        return float(xi @ cramer_distance_sq(union, difference, np.zeros_like(difference), mass_penalty=0.0))
+
+    return error_sq
 
 
 def _mass_leak(problem: Problem) -> float:

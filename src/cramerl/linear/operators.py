@@ -130,7 +130,7 @@ def solve_fixed_point(apply: Callable[[Floats], Floats], constant: Floats, tol: 
     make: Any = LinearOperator
     operator = make((size, size), matvec=product, dtype=np.float64)
     x = constant.copy()
-    restart = int(min(size, 200, max(20, 50_000_000 // size)))
+    restart = int(min(size, 200, max(20, 1_000_000 // size)))
     defect = constant + apply(x) - x
     residual = float(np.linalg.norm(defect))
     while residual > tol and products < max_products:

@@ -215,6 +215,7 @@ class MarkovRewardProcess:
         self.branches = branches
         self.discount = _discount(discount)
         self._transition: Sparse = None
+        self._stationary: Floats | None = None
 
     @property
     def num_states(self) -> int:
@@ -247,7 +248,9 @@ class MarkovRewardProcess:
 
         States that are left for ever get zero. Periodic chains are fine.
         """
-        return stationary_distribution(self.transition)
+        if self._stationary is None:
+            self._stationary = stationary_distribution(self.transition)
+        return self._stationary.copy()
 
     def continuation(self) -> Sparse:
         """(S, S) discounted transition matrix: gamma P, less the transitions that end the return."""

@@ -14,16 +14,17 @@ shared between them exactly, and any number of distinct rewards becomes at most 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
 from cramerl.linear.operators import Floats, projected_bellman_update, projected_terminal_law
 from cramerl.linear.processes import MarkovRewardProcess
-from cramerl.projections import backup, backup_matrix
+from cramerl.projections import backup, backup_matrix, project
 from cramerl.supports import Support
 
 Normalisation = Literal["before", "after", "affine"]
@@ -31,6 +32,8 @@ NORMALISATIONS = ("before", "after", "affine")
 
 # Numbers in the matrices B_g: past this (a gigabyte) products are made in state space instead.
 _MOST_NUMBERS = 125_000_000
+# Multiplications up to which OpenBLAS keeps a matrix product on one core.
+_UNTHREADED_PRODUCT = 2**18
 
 
 class Whitening(NamedTuple):
@@ -166,10 +169,9 @@ class MomentCollector:
     def __init__(self, support: Support, num_features: int):
         self.support = support
         self._size = num_features
-        self._groups: dict[tuple[float, float], list] = {}
+        self._groups: dict[tuple[float, float], list[Floats]] = {}
         self._kinks: dict[float, Floats] = {}
         self._terminal = np.zeros((num_features, support.num_atoms))
-        self._lstd_matrix = np.zeros((num_features, num_features))
         self._lstd_vector = np.zeros(num_features)
         self.by_kinks = False
 
@@ -177,60 +179,58 @@ class MomentCollector:
         """Add rows: weighted features (n, D), next features (n, D), and what the rows' transitions pay and keep."""
         self._lstd_vector += left.T @ (rewards * mass)
         if ends.any():
-            law = backup(self.support, rewards[ends], 0.0, _points(self.support, mass[ends]))
+            law = project(self.support, rewards[ends, None], mass[ends, None])
             self._terminal += left[ends].T @ law
-            keep = ~ends
-            left, right, rewards, discounts, mass = (a[keep] for a in (left, right, rewards, discounts, mass))
-        if not len(rewards):
-            return
-        self._lstd_matrix += (left * discounts[:, None]).T @ right
-        for discount in np.unique(discounts):
-            rows = discounts == discount
-            whole = rows.all()
-            parts = [a if whole else a[rows] for a in (left, right, rewards, mass)]
-            self._add_group(parts[0], parts[1], parts[2], parts[3], float(discount))
+        going = np.flatnonzero(~ends)
+        for discount in np.unique(discounts[going]):
+            rows = going[discounts[going] == discount]
+            self._add_rows(left, right, rewards, mass, rows, float(discount))
 
-    def _add_group(self, left: Floats, right: Floats, rewards: Floats, mass: Floats, discount: float) -> None:
-        kinks = self._kinks_of(discount)
+    def count_after(self, rewards: Floats, discount: float) -> int:
+        """How many groups (of D x D numbers) there would be after adding these rewards; for one discount only."""
+        values, kinks = np.unique(rewards), self._kinks_of(discount)
         if not self.by_kinks:
-            values = np.unique(rewards)
             if len(self._groups) + len(values) <= len(kinks):
-                self._add_sorted(left, right, rewards, mass, values, discount)
+                return len(self._groups.keys() | {(float(value), discount) for value in values})
+            values = np.concatenate([values, [reward for reward, _ in self._groups]])
+        cells = np.unique(_locate(kinks, values)[0])
+        used = kinks[np.union1d(cells, cells + 1)]
+        held = self._groups.keys() if self.by_kinks else set()
+        return len(held | {(float(kink), discount) for kink in used})
+
+    def _add_rows(self, left: Floats, right: Floats, rewards: Floats, mass: Floats, rows: Any, discount: float) -> None:
+        """Add the rows of one discount: sorted by group, one product for each group that occurs."""
+        kinks = self._kinks_of(discount)
+        paid = rewards[rows]
+        if not self.by_kinks:
+            values, group = np.unique(paid, return_inverse=True)
+            if len(self._groups) + len(values) <= len(kinks):
+                for g, index in _by_group(group):
+                    self._add_block(left, right, mass, rows[index], [(values[g], None)], discount)
                 return
             self._switch_to_kinks()
-        low, high = kinks[0], kinks[-1]
-        cell = np.clip(np.searchsorted(kinks, rewards, side="right") - 1, 0, len(kinks) - 2)
-        share = (np.clip(rewards, low, high) - kinks[cell]) / (kinks[cell + 1] - kinks[cell])
-        self._add_cells(left, right, mass, cell, share, kinks, discount)
+        cell, share = _locate(kinks, paid)
+        for c, index in _by_group(cell):
+            targets = [(kinks[c], 1.0 - share[index]), (kinks[c + 1], share[index])]
+            self._add_block(left, right, mass, rows[index], targets, discount)
 
-    def _add_sorted(self, left, right, rewards, mass, values, discount: float) -> None:
-        order = np.argsort(rewards, kind="stable") if (np.diff(rewards) < 0).any() else slice(None)
-        left, right, mass, rewards = left[order], right[order], mass[order], rewards[order]
-        edges = np.append(np.searchsorted(rewards, values), len(rewards))
-        for value, start, stop in zip(values, edges[:-1], edges[1:], strict=True):
-            a, b = left[start:stop], right[start:stop]
-            self._put(value, discount, a.T @ b, a.T @ mass[start:stop])
+    def _add_block(self, left, right, mass, rows, targets, discount: float) -> None:
+        """Add rows of one group to each of its targets: pairs of a reward and the rows' shares in it (None: all)."""
+        groups = [(self._group(reward, discount), share) for reward, share in targets]
+        size = rows_per_product(self._size)
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            a, b, weight = left[rows[part]], right[rows[part]], mass[rows[part]]
+            for (cross, inflow), share in groups:
+                scaled = a if share is None else a * share[part, None]
+                cross += scaled.T @ b
+                inflow += weight @ scaled
 
-    def _add_cells(self, left, right, mass, cell, share, kinks: Any, discount: float) -> None:
-        order = np.argsort(cell, kind="stable")
-        left, right, mass, cell, share = (a[order] for a in (left, right, mass, cell, share))
-        doubled = np.concatenate([left, left * share[:, None]], axis=1)
-        starts = np.flatnonzero(np.diff(cell, prepend=-1))
-        d = self._size
-        for start, stop in zip(starts, np.append(starts[1:], len(cell)), strict=True):
-            both = doubled[start:stop].T
-            cross, inflow = both @ right[start:stop], both @ mass[start:stop]
-            c = int(cell[start])
-            self._put(kinks[c], discount, cross[:d] - cross[d:], inflow[:d] - inflow[d:])
-            self._put(kinks[c + 1], discount, cross[d:], inflow[d:])
-
-    def _put(self, reward: float, discount: float, cross: Floats, inflow: Floats) -> None:
-        group = self._groups.get((reward, discount))
-        if group is None:
-            self._groups[reward, discount] = [cross, inflow]
-        else:
-            group[0] += cross
-            group[1] += inflow
+    def _group(self, reward: float, discount: float) -> list[Floats]:
+        key = (float(reward), discount)
+        if key not in self._groups:
+            self._groups[key] = [np.zeros((self._size, self._size)), np.zeros(self._size)]
+        return self._groups[key]
 
     def _kinks_of(self, discount: float) -> Floats:
         if discount not in self._kinks:
@@ -243,11 +243,11 @@ class MomentCollector:
         old, self._groups, self.by_kinks = self._groups, {}, True
         for (reward, discount), (cross, inflow) in old.items():
             kinks = self._kinks_of(discount)
-            inside = float(np.clip(reward, kinks[0], kinks[-1]))
-            c = int(np.clip(np.searchsorted(kinks, inside, side="right") - 1, 0, len(kinks) - 2))
-            share = (inside - kinks[c]) / (kinks[c + 1] - kinks[c])
-            self._put(kinks[c], discount, (1 - share) * cross, (1 - share) * inflow)
-            self._put(kinks[c + 1], discount, share * cross, share * inflow)
+            cell, share = _locate(kinks, np.array([reward]))
+            for kink, part in ((kinks[cell[0]], 1.0 - share[0]), (kinks[cell[0] + 1], share[0])):
+                group = self._group(float(kink), discount)
+                group[0] += part * cross
+                group[1] += part * inflow
 
     def moments(self) -> Moments:
         """What was collected so far."""
@@ -256,22 +256,37 @@ class MomentCollector:
         crosses = np.array([self._groups[key][0] for key in keys]).reshape(-1, d, d)
         inflows = np.array([self._groups[key][1] for key in keys]).reshape(-1, d)
         rewards, discounts = np.array(keys, dtype=np.float64).reshape(-1, 2).T
-        return Moments(
-            rewards,
-            discounts,
-            crosses,
-            inflows,
-            self._terminal.copy(),
-            self._lstd_matrix.copy(),
-            self._lstd_vector.copy(),
-        )
+        # Shares of a row sum to one, so the groups hold LSTD's matrix too.
+        lstd_matrix = (discounts @ crosses.reshape(len(keys), d * d)).reshape(d, d)
+        terminal, lstd_vector = self._terminal.copy(), self._lstd_vector.copy()
+        return Moments(rewards, discounts, crosses, inflows, terminal, lstd_matrix, lstd_vector)
 
 
-def _points(support: Support, mass: Floats) -> Floats:
-    """Any law of the given masses: a discount of zero moves all of it to the reward."""
-    law = np.zeros((len(mass), support.num_atoms))
-    law[:, 0] = mass
-    return law
+def _locate(kinks: Floats, rewards: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """The cell between two kinks each reward falls into, and how far up in it; beyond the ends M_r is constant."""
+    inside = np.clip(rewards, kinks[0], kinks[-1])
+    cell = np.clip(np.searchsorted(kinks, inside, side="right") - 1, 0, len(kinks) - 2)
+    return cell, (inside - kinks[cell]) / (kinks[cell + 1] - kinks[cell])
+
+
+def _by_group(labels: Any) -> Iterator[tuple[int, Any]]:
+    """For each label that occurs: the label and its places. 16-bit labels are sorted by radix, in linear time."""
+    small = labels.astype(np.uint16) if labels.max(initial=0) < 2**16 else labels
+    order = np.argsort(small, kind="stable")
+    ordered = labels[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
+    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+        yield int(ordered[start]), order[start:stop]
+
+
+def rows_per_product(num_features: int) -> int:
+    """Rows to multiply at a time, such that they stay in cache and BLAS keeps a product of few features on one core.
+
+    OpenBLAS starts its threads above 2^18 multiplications. For tall matrices these wait for each other longer than they
+    work: on two cores that others use too, 64 features took 7 times as long.
+    """
+    alone = _UNTHREADED_PRODUCT // num_features**2
+    return alone if alone >= 32 else 512
 
 
 def compressed_system(
@@ -289,10 +304,13 @@ def compressed_system(
         return _post(stacked @ moved.reshape(groups * d, k), normalisation)
 
     def dense() -> Floats:
-        matrices = backup_matrix(support, moments.rewards, moments.discounts).reshape(groups, k * k)
-        whole = (matrices.T @ moments.crosses.reshape(groups, d * d)).reshape(k, k, d, d).transpose(2, 0, 3, 1)
-        centred_axis = 1 if normalisation == "after" else 3
-        return np.ascontiguousarray(whole - whole.mean(axis=centred_axis, keepdims=True))
+        matrices = backup_matrix(support, moments.rewards, moments.discounts).reshape(groups, k * k).T
+        centred_axis = 0 if normalisation == "after" else 2
+        whole = np.empty((d, k, d, k))
+        for a in range(d):  # one row of every B_g at a time: all of them at once would need two copies more
+            rows = (matrices @ moments.crosses[:, a]).reshape(k, k, d).transpose(0, 2, 1)
+            whole[a] = rows - rows.mean(axis=centred_axis, keepdims=True)
+        return whole
 
     even = np.full((groups, k), 1.0 / k)
     spread = backup(support, moments.rewards, moments.discounts, even) if groups else even
@@ -307,17 +325,39 @@ def state_space_system(problem: Problem) -> LinearSystem:
     orthonormal = problem.features @ problem.whitening.inverse
     going, k = branches.going_on(), support.num_atoms
 
-    def project(masses: Floats) -> Floats:
+    def project_features(masses: Floats) -> Floats:
         return orthonormal.T @ (problem.state_distribution[:, None] * masses)
 
-    def apply(weights: Floats) -> Floats:
-        masses = orthonormal @ _pre(weights, normalisation)
-        return _post(project(projected_bellman_update(going, support, masses)), normalisation)
+    def move(weights: Floats) -> Floats:
+        return project_features(projected_bellman_update(going, support, orthonormal @ weights))
 
     even = np.full((branches.num_states, k), 1.0 / k)
-    spread = project(projected_bellman_update(going, support, even))
-    terminal = project(projected_terminal_law(branches, support))
-    return LinearSystem(apply, _constant(spread, terminal, problem.whitening.constant, k, normalisation), None)
+    spread = project_features(projected_bellman_update(going, support, even))
+    terminal = project_features(projected_terminal_law(branches, support))
+    return matrix_free_system(move, spread, terminal, problem.whitening.constant, normalisation)
+
+
+def matrix_free_system(
+    move: Callable[[Floats], Floats],
+    spread: Floats,
+    terminal: Floats,
+    constant: Floats,
+    normalisation: Normalisation,
+) -> LinearSystem:
+    """The system from a function for its products.
+
+    Args:
+        move: the projected backup of weights (D, K), where the return goes on.
+        spread: (D, K), the same of the even law.
+        terminal: (D, K), projected law of the rewards that end the return.
+        constant: (D,), the whitening's.
+        normalisation: how the mass is kept.
+    """
+
+    def apply(weights: Floats) -> Floats:
+        return _post(move(_pre(weights, normalisation)), normalisation)
+
+    return LinearSystem(apply, _constant(spread, terminal, constant, spread.shape[1], normalisation), None)
 
 
 def process_system(problem: Problem) -> LinearSystem:
