@@ -18,11 +18,19 @@ HOUSE = [
         "linear.examples",
         "linear.reference",
     ),
-    *("linear.systems", "linear.solve", "linear.certificates", "linear.evaluation", "linear.td", "linear.lstd"),
+    *(
+        "linear.systems",
+        "linear.solve",
+        "linear.certificates",
+        "linear.evaluation",
+        "linear.td",
+        "linear.samples",
+        "linear.lstd",
+    ),
     *("linear.logs", "linear.claims"),
     *("deep.heads", "deep.networks", "deep.replay", "deep.learner", "deep.envs", "deep.loop", "deep.checkpoint"),
     *("study.config", "study.records", "study.statistics", "study.plots", "study.report", "study.sweep"),
-    *("study.watch", "study.demo", "cli"),
+    *("study.watch", "study.evaluations", "study.demo", "cli"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p.name != "__init__.py")
 HEAVY = {"jax", "jaxlib", "torch", "matplotlib", "ray", "gymnasium", "gymnax", "ale_py", "flax", "optax", "tyro"}

@@ -33,6 +33,68 @@ def test_demo_writes_a_table_a_picture_and_numbers(tmp_path):
     assert (tmp_path / "new/folder/demo.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_demo_evaluates_a_process(tmp_path):
+    result = run("demo", "--out", str(tmp_path), "--steps", "5")
+    assert "Mean returns equal LSTD's" in result.stdout
+    assert json.loads((tmp_path / "evaluation.json").read_text())["certificate"]["distribution_bound"]["holds"]
+    assert (tmp_path / "evaluation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_verify_reproduces_the_errata(tmp_path):
+    result = run("verify", "--json", str(tmp_path / "claims.json"), "--html", str(tmp_path / "claims.html"))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "33 claims" in result.stdout
+    assert "10e" in (tmp_path / "claims.json").read_text()
+    assert (tmp_path / "claims.html").read_text().lower().startswith("<!doctype html>")
+
+
+def test_verify_fails_when_a_figure_moves(tmp_path):
+    """A Gram matrix off by one part in a thousand has to be noticed."""
+    code = """
+import sys, cramerl.cramer as cramer, cramerl.linear.claims.distance as distance
+true = cramer.cramer_gram
+distance.cramer_gram = lambda support, penalty: 1.001 * true(support, penalty)
+from cramerl.cli import main
+sys.exit(main(["verify"]))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1, result.stderr
+
+
+def test_evaluate_a_gymnasium_table(tmp_path):
+    import numpy as np
+
+    np.save(tmp_path / "policy.npy", np.full(16, 2))
+    arguments = ["--policy", str(tmp_path / "policy.npy"), "--features", "fourier:4", "--out", str(tmp_path)]
+    result = run("evaluate", "FrozenLake-v1", *arguments, "--discount", "0.9", "--v-min", "0", "--v-max", "1")
+    assert result.returncode == 0, result.stderr
+    written = json.loads((tmp_path / "evaluation.json").read_text())
+    assert len(written["values"]) == 16
+    assert written["support"][0] == 0
+    assert "Theorem 1" in result.stdout
+
+
+def test_evaluate_a_log(tmp_path):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cramerl.linear import examples
+
+    process = examples.queue(6)
+    steps = process.sample(20_000, seed=0)
+    table = {"n": steps.states / 6, "n2": steps.next_states / 6, "cost": steps.rewards}
+    pq.write_table(pa.table(table), tmp_path / "log.parquet")
+    arguments = ["--data", str(tmp_path / "log.parquet"), "--state", "n", "--next-state", "n2", "--reward", "cost"]
+    result = run("evaluate", *arguments, "--bias", "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert "20,000 transitions" in result.stdout
+    written = json.loads((tmp_path / "evaluation.json").read_text())
+    masses = np.array([1.0, 0.5]) @ np.array(written["weights"])
+    assert masses.sum() == pytest.approx(1)
+    assert masses @ np.array(written["support"]) == pytest.approx(process.true_values()[3], rel=0.1)
+
+
 def test_help_and_version():
     assert run("--version").stdout == f"cramerl {__version__}\n"
     for arguments in (["--help"], ["demo", "--help"]):
@@ -57,10 +119,24 @@ def test_the_command_line_starts_without_heavy_libraries():
         (["demo", "--atoms", "2"], "--atoms: must be an integer >= 3, got '2'"),
         (["demo", "--steps", "many"], "--steps: must be an integer >= 1, got 'many'"),
         (["demo", "--steps", "5", "--out", __file__], Path(__file__).name),
+        (["evaluate"], "either a process to evaluate or --data FILE"),
+        (["evaluate", "queue", "--features", "wavelets:3"], "--features must be one of tabular, aggregation:N"),
+        (["evaluate", "queue", "--discount", "1"], "discount must lie in [0, 1), got 1.0"),
+        (["evaluate", "queue", "--policy", "x.npy"], "--policy must be left out for queue"),
+        (
+            ["evaluate", "FrozenLake-v1", "--policy", "best"],
+            "--policy must be 'uniform' or a .npy or .csv file, got 'best'",
+        ),
+        (["evaluate", "CartPole-v1"], "table env.unwrapped.P, got 'CartPole-v1'"),
+        (["evaluate", "NoSuchGame-v0"], "id of a tabular Gymnasium environment"),
+        (["evaluate", "queue", "--v-min", "3", "--v-max", "1"], "v_min must be less than v_max"),
+        (["evaluate", "--data", "nowhere.parquet"], "--data needs --state and --next-state"),
+        (["evaluate", "--data", "nowhere.parquet", "--state", "a", "--next-state", "b"], "nowhere.parquet"),
+        (["verify", "--json", "/proc/claims.json"], "/proc"),
     ],
 )
-def test_bad_input(arguments, sentence):
-    result = run(*arguments)
+def test_bad_input(arguments, sentence, tmp_path):
+    result = run(*arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.stderr

@@ -6,19 +6,25 @@ import argparse
 import importlib.util
 import io
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cramerl import __version__
 
 EXAMPLES = """\
 examples:
-  cramerl demo                    the mathematics at work, in a few seconds: a table and a picture
-  cramerl demo --out pictures     the same, written to another folder
+  cramerl demo                             what it does, in a few seconds: tables and pictures
+  cramerl verify                           every claim of the paper, recomputed
+  cramerl evaluate FrozenLake-v1           return distributions of a uniform policy, with a certificate
+  cramerl evaluate queue --features fourier:5 --discount 0.99
+  cramerl evaluate --data log.parquet --state x,y --next-state x2,y2 --reward r
 
-exit status: 0 done, 2 bad input (with a sentence that says what is allowed), 130 stopped by Ctrl-C
+exit status: 0 done, 1 a claim did not come out as it should, 2 bad input (a sentence says what is allowed),
+130 stopped by Ctrl-C
 """
 
 
@@ -54,11 +60,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cramerl {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_demo(commands)
+    _add_verify(commands)
+    _add_evaluate(commands)
+    return parser
+
+
+def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
-        help="what the mathematics does, in a few seconds",
-        description="Back up a signed prediction, recompute the condition numbers of Lemma 1, and learn one "
-        "distribution by gradient descent on three losses. Prints a table; writes demo.json and demo.png.",
+        help="what it does, in a few seconds",
+        description="Back up a signed prediction, recompute the condition numbers of Lemma 1, learn a distribution by "
+        "gradient descent on three losses, and evaluate a small process. Prints tables; writes numbers and pictures.",
     )
     demo.add_argument("--out", type=Path, default=Path("out/demo"), help="folder to write to (default: %(default)s)")
     demo.add_argument("--atoms", type=_integer_from(3), default=51, metavar="K", help="atoms (default: %(default)s)")
@@ -70,7 +83,57 @@ def _parser() -> argparse.ArgumentParser:
         help="gradient steps per loss (default: %(default)s)",
     )
     demo.set_defaults(run=_demo)
-    return parser
+
+
+def _add_verify(commands: Any) -> None:
+    verify = commands.add_parser(
+        "verify",
+        help="every claim of the paper, recomputed",
+        description="Recompute every numbered statement of the paper with this package's own code: the claim, the "
+        "figure, and whether it holds, holds with a correction, or is false (with a counterexample). Exit status 1 if "
+        "a figure is not what it should be.",
+    )
+    verify.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
+    verify.add_argument("--html", type=Path, metavar="FILE", help="also write a page to read in a browser")
+    verify.set_defaults(run=_verify)
+
+
+def _add_evaluate(commands: Any) -> None:
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="return distributions of a policy, with a certificate",
+        description="The law of the return of every state, as linear functions of features: from a process that is "
+        "known (an example or a tabular Gymnasium environment), or from a log of transitions. Prints a table and what "
+        "is guaranteed; writes evaluation.json and evaluation.png.",
+    )
+    add = evaluate.add_argument
+    add("process", nargs="?", help="random-walk, ring, gridworld, queue, or a Gymnasium id such as FrozenLake-v1")
+    add("--policy", default="uniform", help="'uniform', or a .npy or .csv file of probabilities (S, A) or actions (S,)")
+    add("--discount", type=float, default=0.95, help="in [0, 1) (default: %(default)s)")
+    add(
+        "--features",
+        default="tabular",
+        help="tabular, aggregation:N, polynomial:N, fourier:N, rbf:N or random:N of the "
+        "state's number (default: %(default)s)",
+    )
+    add("--bias", action="store_true", help="add a constant feature")
+    add("--atoms", type=_integer_from(2), default=51, metavar="K", help="atoms of the support (default: %(default)s)")
+    add("--v-min", type=float, help="smallest return of the support (default: from the process or the data)")
+    add("--v-max", type=float, help="largest return of the support")
+    add("--normalisation", choices=("before", "after", "affine"), default="before", help="how the mass is kept")
+    add(
+        "--method",
+        choices=("auto", "direct", "krylov", "iteration"),
+        default="auto",
+        help="how the equations are solved",
+    )
+    add("--data", type=Path, metavar="FILE", help="a Parquet file of transitions instead of a process")
+    add("--state", metavar="COLUMNS", help="with --data: columns of the features of the state, with commas between")
+    add("--next-state", metavar="COLUMNS", help="with --data: the same columns after the transition")
+    add("--reward", default="reward", metavar="COLUMN", help="with --data (default: %(default)s)")
+    add("--terminated", metavar="COLUMN", help="with --data: whether the return ended with this transition")
+    add("--out", type=Path, default=Path("out/evaluate"), help="folder to write to (default: %(default)s)")
+    evaluate.set_defaults(run=_evaluate)
 
 
 def _integer_from(least: int):
@@ -93,14 +156,16 @@ def _require_library(name: str, extra: str) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from cramerl.study import demo, records
+    from cramerl.study import demo, evaluations, records
 
     _require_library("matplotlib", "plot")
     options.out.mkdir(parents=True, exist_ok=True)
     result = demo.run(options.atoms, options.steps)
+    queue = demo.evaluate_queue()
     written = [
         records.write_json(options.out / "demo.json", demo.summary(result)),
         demo.draw(result, options.out / "demo.png"),
+        *evaluations.write_evaluation(queue, options.out),
     ]
     print("Conditioning of the Cramér loss on unit-spaced atoms (Lemma 1 of the paper)")
     print(f"{'atoms':>7}{'raw distance':>15}{'with penalty':>15}   best penalties")
@@ -109,10 +174,92 @@ def _demo(options: argparse.Namespace) -> int:
     print(f"\nGradient descent, {options.atoms} atoms: distance left after {options.steps} steps")
     for descent in result.descents:
         print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {_share(descent.error[-1])}")
+    print("\nReturn distributions of a queue (number waiting, 6 Fourier features)")
+    print(queue.summary())
     print()
     for path in written:
         print(f"wrote {path}")
     return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from cramerl.linear import claims
+    from cramerl.study import records
+
+    _progress("recomputing the paper's claims ...")
+    found = claims.verify()
+    _progress("")
+    if options.json:
+        records.write_json(options.json, claims.to_json(found))
+    if options.html:
+        records.write_text(options.html, claims.to_html(found))
+    print(claims.format_table(found, shutil.get_terminal_size((100, 24)).columns))
+    for path in (options.json, options.html):
+        if path:
+            print(f"wrote {path}")
+    return 0 if all(claim.passed for claim in found) else 1
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    _require_library("matplotlib", "plot")
+    options.out.mkdir(parents=True, exist_ok=True)
+    if (options.process is None) == (options.data is None):
+        raise ValueError("give either a process to evaluate or --data FILE; see cramerl evaluate --help")
+    return _evaluate_data(options) if options.data else _evaluate_process(options)
+
+
+def _evaluate_process(options: argparse.Namespace) -> int:
+    from cramerl.linear import evaluate, suggest_support
+    from cramerl.study import evaluations
+    from cramerl.supports import Support
+
+    if options.process not in evaluations.EXAMPLES:
+        _require_library("gymnasium", "gym")
+    process = evaluations.named_process(options.process, options.policy, options.discount)
+    features = evaluations.named_features(options.features, process.num_states, bias=options.bias)
+    support = suggest_support(process, options.atoms)
+    if options.v_min is not None or options.v_max is not None:
+        low = support.v_min if options.v_min is None else options.v_min
+        high = support.v_max if options.v_max is None else options.v_max
+        support = Support.uniform(low, high, options.atoms)
+    found = evaluate(process, features, support, normalisation=options.normalisation, method=options.method)
+    written = evaluations.write_evaluation(found, options.out)
+    print(found.summary())
+    print()
+    for path in written:
+        print(f"wrote {path}")
+    return 0
+
+
+def _evaluate_data(options: argparse.Namespace) -> int:
+    from cramerl.study import evaluations
+    from cramerl.supports import Support
+
+    _require_library("pyarrow", "data")
+    if not options.state or not options.next_state:
+        raise ValueError("--data needs --state and --next-state, the columns of the features before and after")
+    if (options.v_min is None) != (options.v_max is None):
+        raise ValueError("--v-min and --v-max must be given together with --data")
+    support = None if options.v_min is None else Support.uniform(options.v_min, options.v_max, options.atoms)
+    columns = evaluations.LogColumns(
+        options.state.split(","), options.reward, options.next_state.split(","), options.terminated
+    )
+    settings = {"num_atoms": options.atoms, "normalisation": options.normalisation, "method": options.method}
+    found = evaluations.evaluate_log(
+        options.data, columns, support, options.discount, bias=options.bias, report=_progress, **settings
+    )
+    written = evaluations.write_log_evaluation(found, options.out)
+    print(evaluations.log_summary(found))
+    print()
+    for path in written:
+        print(f"wrote {path}")
+    return 0
+
+
+def _progress(words: str) -> None:
+    """A line that is written over, where a person watches."""
+    if sys.stderr.isatty():
+        print(f"\r{words}\033[K", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -121,8 +121,8 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     .. math:: \arg\min_{q : Aq = b} \ell^2_\lambda(p, q)
         = p - C_\lambda^{-1} A^\top (A C_\lambda^{-1} A^\top)^{+} (A p - b)
 
-    The mean is kept if the first and last columns of A are equal and the atoms have mean zero, or if total mass is
-    among the constraints (a row of ones in the span of A).
+    The mean is kept if the first and last columns of A are equal and either the atoms have mean zero or a row of ones
+    is among the constraints that asks for the mass the measure already has.
 
     Args:
         support: K atoms.

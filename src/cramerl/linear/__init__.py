@@ -12,24 +12,36 @@ from cramerl.linear.features import (
     tabular,
     with_bias,
 )
+from cramerl.linear.logs import fit_logs, read_minari, read_parquet
+from cramerl.linear.lstd import DistributionalLSTD, SupportReport
 from cramerl.linear.processes import MarkovRewardProcess, Transitions
+from cramerl.linear.reference import suggest_support
+from cramerl.linear.td import LinearTD, StepSize
 
 __all__ = [
     "Bound",
     "Certificate",
+    "DistributionalLSTD",
     "Evaluation",
     "Iterate",
+    "LinearTD",
     "MarkovRewardProcess",
+    "StepSize",
+    "SupportReport",
     "Transitions",
     "aggregation",
     "evaluate",
     "examples",
     "features",
+    "fit_logs",
     "fourier",
     "polynomial",
     "projected_bellman_iterates",
     "random_features",
     "rbf",
+    "read_minari",
+    "read_parquet",
+    "suggest_support",
     "tabular",
     "with_bias",
 ]

@@ -161,7 +161,7 @@ def evaluate(
         state_distribution: (S,) weights of the states; by default the stationary distribution, which the guarantees
             need: another one is taken with a warning.
         method: "direct" factorises a (DK, DK) matrix; "krylov" makes a few hundred products; "iteration" is the
-            paper's process run to the end. "auto" takes direct up to 1500 unknowns, else Krylov.
+            paper's process run to the end. "auto" takes direct up to 500 unknowns, else Krylov.
         tol: bound on the error of the fixed point, in the norm of `Evaluation.residual`.
 
     Returns:

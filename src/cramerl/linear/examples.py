@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -70,7 +70,8 @@ def queue(
     n = np.arange(capacity + 1)
     up = np.where(n < capacity, arrival * (1 - np.where(n > 0, service, 0.0)), 0.0)
     down = np.where(n > 0, service * (1 - arrival), 0.0)
-    transition = sparse.diags_array([down[1:], 1 - up - down, up[:-1]], offsets=[-1, 0, 1], format="csr")
+    make: Any = sparse.diags_array
+    transition = make([down[1:], 1 - up - down, up[:-1]], offsets=[-1, 0, 1], format="csr")
     return MarkovRewardProcess(transition, -n / capacity, discount)
 
 
@@ -82,7 +83,7 @@ def bound_counterexample() -> Counterexample:
 
 def clipping_counterexample() -> Counterexample:
     """Two states in turn with values (10, 0): the bound over [z_1, z_k] breaks when returns lie beyond the support."""
-    discount = 0.5
+    discount = 0.9
     values = np.array([10.0, 0.0])
     process = MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], values - discount * values[::-1], discount)
     return Counterexample(process, np.eye(2), Support([-1.0, 0.0, 1.0]))

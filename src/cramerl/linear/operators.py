@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import solve_triangular
 
 from cramerl.projections import backup
 from cramerl.supports import Support
@@ -116,29 +117,69 @@ class FixedPoint(NamedTuple):
 
 
 def solve_fixed_point(apply: Callable[[Floats], Floats], constant: Floats, tol: float, max_products: int) -> FixedPoint:
-    """Solve x = F x + b by restarted GMRES with refinement; ``apply`` is F, the residual is the Euclidean norm."""
-    from scipy.sparse.linalg import LinearOperator, gmres
+    """Solve x = F x + b by restarted GMRES with refinement; ``apply`` is F, the residual is the Euclidean norm.
 
+    GMRES spends its time on orthogonalising rather than on products; so each of its steps works on several products
+    in a row, x = F^m x + ..., whose spectrum is that much smaller.
+    """
     shape, size = constant.shape, constant.size
+    in_a_row = 2 if size <= 5000 else 16
     products = 0
 
-    def product(vector: Floats) -> Floats:
+    def several(x: Floats, added: Floats | float) -> Floats:
         nonlocal products
-        products += 1
-        return vector - apply(vector.reshape(shape)).ravel()
+        for _ in range(in_a_row):
+            x = apply(x) + added
+            products += 1
+        return x
 
-    make: Any = LinearOperator
-    operator = make((size, size), matvec=product, dtype=np.float64)
-    x = constant.copy()
-    restart = int(min(size, 200, max(20, 1_000_000 // size)))
-    defect = constant + apply(x) - x
-    residual = float(np.linalg.norm(defect))
-    while residual > tol and products < max_products:
-        # One digit more than asked for, so that rounding in the last step does not call for another round.
-        step, _ = gmres(operator, defect.ravel(), rtol=max(1e-10, 0.1 * tol / residual), restart=restart, maxiter=1)
-        x = x + step.reshape(shape)
+    def remainder(vector: Floats) -> Floats:
+        return vector - several(vector.reshape(shape), 0.0).ravel()
+
+    restart = int(min(size, 200, max(20, 5_000_000 // size)))
+    x, residual, stuck = constant.copy(), np.inf, 0
+    while products < max_products:
         defect = constant + apply(x) - x
         before, residual = residual, float(np.linalg.norm(defect))
-        if residual >= 0.5 * before:  # rounding is reached
+        stuck = stuck + 1 if residual >= 0.5 * before else 0
+        if residual <= tol or stuck == 3:  # there, or as near as rounding lets us
             break
+        # One digit more than asked for, so that rounding in the last step does not call for another round.
+        right = several(np.zeros(shape), defect).ravel()
+        x = x + _gmres_cycle(remainder, right, max(1e-10, 0.1 * tol / residual), restart).reshape(shape)
     return FixedPoint(x, residual, products)
+
+
+def _gmres_cycle(product: Callable[[Floats], Floats], right: Floats, rtol: float, most: int) -> Floats:
+    """One cycle of GMRES on A x = b. SciPy's orthogonalises one vector at a time in Python; this, all at once.
+
+    Classical Gram-Schmidt, twice, is as stable as the modified one and is made of matrix-vector products.
+    """
+    size = float(np.linalg.norm(right))
+    if size == 0:
+        return np.zeros_like(right)
+    basis = np.empty((most + 1, right.size))
+    basis[0] = right / size
+    triangle, rotations, rest = np.zeros((most + 1, most)), np.empty((most, 2)), np.zeros(most + 1)
+    rest[0], used = size, 0
+    for j in range(most):
+        known, vector = basis[: j + 1], product(basis[j])
+        column = known @ vector
+        vector = vector - column @ known
+        again = known @ vector
+        vector = vector - again @ known
+        triangle[: j + 1, j] = column + again
+        length = float(np.linalg.norm(vector))
+        for i in range(j):  # earlier rotations
+            c, s = rotations[i]
+            a, b = triangle[i, j], triangle[i + 1, j]
+            triangle[i, j], triangle[i + 1, j] = c * a + s * b, c * b - s * a
+        radius = float(np.hypot(triangle[j, j], length))
+        rotations[j] = (triangle[j, j] / radius, length / radius) if radius else (1.0, 0.0)
+        triangle[j, j] = radius
+        rest[j], rest[j + 1] = rotations[j, 0] * rest[j], -rotations[j, 1] * rest[j]
+        used = j + 1
+        if abs(rest[j + 1]) <= rtol * size or length <= 1e-14 * size:
+            break
+        basis[j + 1] = vector / length
+    return solve_triangular(triangle[:used, :used], rest[:used]) @ basis[:used]

@@ -45,14 +45,25 @@ def reference_law(process: MarkovRewardProcess) -> tuple[Support, Floats] | None
     return grid, start + solve_fixed_point(update, constant, 1e-10, max_products=5000).solution
 
 
+def suggest_support(process: MarkovRewardProcess, num_atoms: int = 51, deviations: float = 4.0) -> Support:
+    """An even support over the returns that matter: every state's mean and some standard deviations to either side.
+
+    Args:
+        process: a `MarkovRewardProcess`.
+        num_atoms: K.
+        deviations: how many standard deviations; never further than returns can reach.
+    """
+    return _grid(process, num_atoms, deviations)
+
+
 def _few_rewards(branches: Branches) -> bool:
     return len(np.unique(branches.rewards)) <= _MOST_MATRICES
 
 
-def _grid(process: MarkovRewardProcess, num_atoms: int) -> Support:
+def _grid(process: MarkovRewardProcess, num_atoms: int, deviations: float = _DEVIATIONS) -> Support:
     low, high = process.return_range()
     values = process.true_values()
-    spread = _DEVIATIONS * np.sqrt(np.maximum(_second_moments(process, values) - values**2, 0.0))
+    spread = deviations * np.sqrt(np.maximum(_second_moments(process, values) - values**2, 0.0))
     low, high = max(low, float((values - spread).min())), min(high, float((values + spread).max()))
     margin = 1e-6 * (1 + abs(low) + abs(high)) if high - low < 1e-9 * (1 + abs(low)) else 0.0
     return Support.uniform(low - margin, high + margin, num_atoms)

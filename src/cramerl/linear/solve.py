@@ -14,7 +14,7 @@ Method = Literal["auto", "direct", "krylov", "iteration"]
 METHODS = ("auto", "direct", "krylov", "iteration")
 
 # Unknowns up to which a factorisation is as quick as Krylov's few hundred products.
-_DIRECT_UNKNOWNS = 1500
+_DIRECT_UNKNOWNS = 500
 # Unknowns past which the matrix of a direct solve (8 bytes an entry) is refused: three gigabytes.
 _MOST_DIRECT_UNKNOWNS = 20_000
 _MOST_PRODUCTS = 1_000_000
@@ -51,15 +51,16 @@ def _direct(system: LinearSystem, target: float) -> Solution:
         raise ValueError(
             f"method must be 'krylov' or 'iteration' here, got 'direct' with {unknowns} unknowns ({gigabytes:.0f} GB)"
         )
-    factors = lu_factor(np.eye(unknowns) - system.dense().reshape(unknowns, unknowns), overwrite_a=True)
-    weights = lu_solve(factors, system.constant.ravel()).reshape(shape)
+    matrix, constant = system.dense().reshape(unknowns, unknowns), system.constant.ravel()
+    factors = lu_factor(np.eye(unknowns) - matrix, overwrite_a=True, check_finite=False)
+    weights = lu_solve(factors, constant)
+    defect = constant + matrix @ weights - weights
     for _ in range(3):  # refinement: takes out the rounding of the factorisation
-        defect = system.constant + system.apply(weights) - weights
         if np.linalg.norm(defect) <= target:
             break
-        weights = weights + lu_solve(factors, defect.ravel()).reshape(shape)
-    residual = float(np.linalg.norm(system.constant + system.apply(weights) - weights))
-    return Solution(weights, residual, 1, "direct")
+        weights = weights + lu_solve(factors, defect)
+        defect = constant + matrix @ weights - weights
+    return Solution(weights.reshape(shape), float(np.linalg.norm(defect)), 1, "direct")
 
 
 def _iterate(system: LinearSystem, target: float) -> Solution:

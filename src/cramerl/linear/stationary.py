@@ -13,7 +13,7 @@ from scipy.sparse import csgraph
 Floats = NDArray[np.float64]
 Sparse = Any
 
-_DENSE_STATES = 500
+_TINY_STATES, _DENSE_STATES = 100, 500
 _DENSE_CORE = 5000
 _TOLERANCE = 1e-13
 _FAST_STEPS = 400
@@ -56,9 +56,11 @@ def _closed_class(transition: Sparse) -> NDArray[np.intp]:
 
 
 def _solve(chain: Sparse) -> Floats:
-    if chain.shape[0] <= _DENSE_STATES:
+    if chain.shape[0] <= _TINY_STATES:
         return _state_reduction(chain.toarray())
     law, settled = _power(chain, _FAST_STEPS)
+    if not settled and chain.shape[0] <= _DENSE_STATES:
+        return _state_reduction(chain.toarray())
     if not settled:
         reduced = _sparse_state_reduction(chain)
         law, settled = _power(chain, _SLOW_STEPS) if reduced is None else (reduced, True)

@@ -32,8 +32,12 @@ NORMALISATIONS = ("before", "after", "affine")
 
 # Numbers in the matrices B_g: past this (a gigabyte) products are made in state space instead.
 _MOST_NUMBERS = 125_000_000
+# Backups by a product with all groups' matrices, while these are small: at 51 atoms four times as fast as by shares.
+_MOST_BACKUP_NUMBERS, _MOST_PRODUCT_ATOMS = 2_000_000, 201
 # Multiplications up to which OpenBLAS keeps a matrix product on one core.
 _UNTHREADED_PRODUCT = 2**18
+# Numbers of gathered rows that stay in cache until they are multiplied.
+_CACHED_NUMBERS = 2**14
 
 
 class Whitening(NamedTuple):
@@ -217,13 +221,13 @@ class MomentCollector:
     def _add_block(self, left, right, mass, rows, targets, discount: float) -> None:
         """Add rows of one group to each of its targets: pairs of a reward and the rows' shares in it (None: all)."""
         groups = [(self._group(reward, discount), share) for reward, share in targets]
-        size = rows_per_product(self._size)
+        size = max(64, _CACHED_NUMBERS // self._size)
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
             a, b, weight = left[rows[part]], right[rows[part]], mass[rows[part]]
             for (cross, inflow), share in groups:
                 scaled = a if share is None else a * share[part, None]
-                cross += scaled.T @ b
+                add_product(cross, scaled, b)
                 inflow += weight @ scaled
 
     def _group(self, reward: float, discount: float) -> list[Floats]:
@@ -279,14 +283,20 @@ def _by_group(labels: Any) -> Iterator[tuple[int, Any]]:
         yield int(ordered[start]), order[start:stop]
 
 
-def rows_per_product(num_features: int) -> int:
-    """Rows to multiply at a time, such that they stay in cache and BLAS keeps a product of few features on one core.
+def add_product(total: Floats, left: Floats, right: Floats) -> None:
+    """Add left.T @ right, of tall matrices (n, D), to ``total`` (D, D): in pieces that BLAS keeps on one core.
 
-    OpenBLAS starts its threads above 2^18 multiplications. For tall matrices these wait for each other longer than they
-    work: on two cores that others use too, 64 features took 7 times as long.
+    OpenBLAS starts its threads above 2^18 multiplications, and for tall matrices these wait for each other longer than
+    they work: on two cores that others use too, 64 and 128 features took 7 times as long.
     """
-    alone = _UNTHREADED_PRODUCT // num_features**2
-    return alone if alone >= 32 else 512
+    d = len(total)
+    tile = min(d, 64)
+    size = _UNTHREADED_PRODUCT // tile**2
+    for start in range(0, len(left), size):
+        a, b = left[start : start + size], right[start : start + size]
+        for i in range(0, d, tile):
+            for j in range(0, d, tile):
+                total[i : i + tile, j : j + tile] += a[:, i : i + tile].T @ b[:, j : j + tile]
 
 
 def compressed_system(
@@ -295,13 +305,12 @@ def compressed_system(
     """The system from moments alone; ``constant`` (D,) is the whitening's."""
     groups, d, k = len(moments.rewards), len(constant), support.num_atoms
     stacked = np.ascontiguousarray(moments.crosses.transpose(1, 0, 2)).reshape(d, groups * d)
-    rewards, discounts = moments.rewards[:, None], moments.discounts[:, None]
+    move = _group_backup(moments, support)
 
     def apply(weights: Floats) -> Floats:
         if not groups:
             return np.zeros_like(weights)
-        moved = backup(support, rewards, discounts, _pre(weights, normalisation)[None])
-        return _post(stacked @ moved.reshape(groups * d, k), normalisation)
+        return _post(stacked @ move(_pre(weights, normalisation)), normalisation)
 
     def dense() -> Floats:
         matrices = backup_matrix(support, moments.rewards, moments.discounts).reshape(groups, k * k).T
@@ -317,6 +326,20 @@ def compressed_system(
     return LinearSystem(
         apply, _constant(moments.inflows.T @ spread, moments.terminal, constant, k, normalisation), dense
     )
+
+
+def _group_backup(moments: Moments, support: Support) -> Callable[[Floats], Floats]:
+    """Function (D, K) -> (G D, K): the weights backed up by every group, one group after the other."""
+    groups, k = len(moments.rewards), support.num_atoms
+    if groups * k * k > _MOST_BACKUP_NUMBERS or k > _MOST_PRODUCT_ATOMS:
+        rewards, discounts = moments.rewards[:, None], moments.discounts[:, None]
+        return lambda weights: backup(support, rewards, discounts, weights[None]).reshape(-1, k)
+    side_by_side = backup_matrix(support, moments.rewards, moments.discounts).transpose(2, 0, 1).reshape(k, groups * k)
+
+    def move(weights: Floats) -> Floats:
+        return (weights @ side_by_side).reshape(-1, groups, k).transpose(1, 0, 2).reshape(-1, k)
+
+    return move
 
 
 def state_space_system(problem: Problem) -> LinearSystem:

@@ -1,8 +1,8 @@
 """The demonstration: what the Cramér mathematics does, at the size of a laptop.
 
-Two small computations. One backup of a signed prediction, with the nearest proper distribution. And the paper's
-question of how well conditioned the loss is (Lemma 1), answered by gradient descent on the same regression with the
-paper's raw distance, with the loss of S51 and in the whitened coordinates of U51.
+Three small computations. One backup of a signed prediction, with the nearest proper distribution. The paper's question
+of how well conditioned the loss is (Lemma 1), answered by gradient descent on the same regression with the paper's raw
+distance, with the loss of S51 and in the whitened coordinates of U51. And the evaluation of a process.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from cramerl.cramer import (
     raw_gram,
     unit_mass_basis,
 )
+from cramerl.linear import Evaluation, evaluate, fourier, suggest_support
+from cramerl.linear.examples import queue
 from cramerl.measures import mean, nearest_distribution, negative_mass, total_mass
 from cramerl.projections import backup
 from cramerl.study import plots
@@ -79,6 +81,12 @@ def run(num_atoms: int = 51, num_steps: int = 5000) -> Demo:
         conditioning=[_conditioning(k) for k in (3, 11, 21, 51, 101, 201)],
         descents=_descents(support, target, num_steps),
     )
+
+
+def evaluate_queue() -> Evaluation:
+    """The third part: policy evaluation, here of the cost of waiting in a queue."""
+    process = queue()
+    return evaluate(process, fourier(np.arange(process.num_states), 5), suggest_support(process))
 
 
 def summary(demo: Demo) -> dict[str, Any]:

@@ -27,5 +27,9 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
 
 def write_json(path: Path, content: Any) -> Path:
     """Write JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    return write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write text as UTF-8, whole or not at all."""
     return write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -1,0 +1,115 @@
+"""One statement of the paper: what it says, what is recomputed, and what the figures are held against."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, SupportsFloat
+
+Verdict = Literal["holds", "holds with a correction", "false"]
+HOLDS: Verdict = "holds"
+CORRECTED: Verdict = "holds with a correction"
+FALSE: Verdict = "false"
+VERDICTS: tuple[Verdict, ...] = (HOLDS, CORRECTED, FALSE)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a figure has to be.
+
+    Attributes:
+        low: smallest value allowed.
+        high: largest value allowed.
+        text: the same in words.
+        style: format of the figure: the digits worth showing.
+    """
+
+    low: float
+    high: float
+    text: str
+    style: str
+
+    def admits(self, figure: float) -> bool:
+        """Whether the figure is allowed; NaN never is."""
+        return self.low <= figure <= self.high
+
+
+def printed(text: str) -> Expected:
+    """A figure known to the digits given: half a unit of the last one is allowed."""
+    value, decimals = float(text), len(text.partition(".")[2])
+    slack = 0.5 * 10.0**-decimals
+    return Expected(value - slack, value + slack, text, f".{decimals}f")
+
+
+def exactly(value: float, slack: float = 1e-9) -> Expected:
+    """A closed form; the slack is for rounding only."""
+    return Expected(value - slack, value + slack, f"{value:.10g}", ".10g" if slack <= 1e-9 else ".6g")
+
+
+def at_most(value: float) -> Expected:
+    """An upper bound."""
+    return Expected(-math.inf, value, f"at most {value:.4g}", ".4g")
+
+
+def at_least(value: float) -> Expected:
+    """A lower bound."""
+    return Expected(value, math.inf, f"at least {value:.4g}", ".4g")
+
+
+# A ratio that theory keeps below one, with room for rounding.
+WITHIN_ONE = Expected(-math.inf, 1 + 1e-9, "at most 1", ".4g")
+ROUNDING = at_most(1e-9)
+
+Figures = dict[str, tuple[SupportsFloat, Expected]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, recomputed.
+
+    Attributes:
+        id: number in the table of verdicts, for instance "9f".
+        statement: what the paper says, in one line.
+        figures: the recomputed numbers, by name.
+        expected: what each of them has to be, under the same names.
+        verdict: what the figures decide about the statement.
+        correction: what is true instead (or besides), with the smallest counterexample where it is false.
+        passed: whether every figure is what it has to be. It says that the verdict stands, not that the paper is right.
+    """
+
+    id: str
+    statement: str
+    figures: dict[str, float]
+    expected: dict[str, Expected]
+    verdict: Verdict
+    correction: str
+    passed: bool
+
+    def moved(self) -> list[str]:
+        """Names of the figures that are not what they have to be."""
+        return [name for name, figure in self.figures.items() if not self.expected[name].admits(figure)]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that can be checked: its words, its verdict, and the function that measures it."""
+
+    id: str
+    statement: str
+    verdict: Verdict
+    correction: str
+    measure: Callable[[], Figures]
+
+    def check(self) -> Claim:
+        """Recompute the figures and hold them against what is expected."""
+        found = self.measure()
+        figures = {name: float(figure) for name, (figure, _) in found.items()}
+        expected = {name: wanted for name, (_, wanted) in found.items()}
+        passed = bool(found) and all(expected[name].admits(figure) for name, figure in figures.items())
+        return Claim(self.id, self.statement, figures, expected, self.verdict, self.correction, passed)
+
+
+def states(id: str, statement: str, verdict: Verdict, correction: str) -> Callable[[Callable[[], Figures]], Statement]:
+    """Decorator: the function measures this statement."""
+    return lambda measure: Statement(id, statement, verdict, correction, measure)

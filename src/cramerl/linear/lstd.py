@@ -1,0 +1,284 @@
+r"""Return distributions from logged transitions, by least squares.
+
+The fixed point is that of `evaluate`, with averages over the data in place of expectations:
+
+.. math:: G\,\Theta = \frac1n \sum_t \phi_t\, \big(M_{r_t} (q'_t + (1 - 1^\top q'_t) u)\big)^\top,
+    \qquad q'_t = \Theta^\top \phi'_t, \qquad G = \frac1n \sum_t \phi_t \phi_t^\top + \rho I
+
+(for *before*; a transition that ends the return has the law of its reward alone). One pass over the data is enough:
+:math:`M_r` is piecewise linear in r, so rewards of any kind add up to at most :math:`K^2 + 1` matrices (D, D).
+"""
+
+# ruff: noqa: N803 (X is the name scikit-learn's users know)
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cramerl._checks import require_choice, require_scale
+from cramerl.linear.operators import Floats
+from cramerl.linear.samples import (
+    MOST_NUMBERS,
+    Data,
+    Rows,
+    SupportReport,
+    choose_support,
+    data_whitening,
+    feature_table,
+    few_rows,
+    make_rows,
+    system_by_passes,
+    system_from_moments,
+    unit_mass,
+)
+from cramerl.linear.solve import METHODS, Method
+from cramerl.linear.solve import solve as solve_system
+from cramerl.linear.systems import (
+    NORMALISATIONS,
+    Normalisation,
+)
+from cramerl.measures import cvar, nearest_distribution, quantile
+from cramerl.projections import backup
+from cramerl.supports import Support
+
+# Unknowns up to which a matrix of all of them, once it is there, is factorised.
+_DIRECT_UNKNOWNS = 5000
+
+
+class DistributionalLSTD:
+    r"""Least-squares return distributions from transitions, as an estimator in scikit-learn's manner.
+
+    A state's law is ``X @ weights_`` (for *affine*, plus 1/K): signed masses on the atoms of ``support_``. Put a column
+    of ones among the features: then every law has mass one, and where nothing clips the means are those of ordinary
+    LSTD. The laws are those of the policy that made the data, which should visit states as the policy does.
+
+    Args:
+        support: K atoms; None chooses an even support from the data (of the first chunk, in `partial_fit`): mean return
+            and standard deviation are estimated linearly, and the support reaches four deviations beyond the means.
+        discount: in [0, 1).
+        num_atoms: K, where the support is chosen.
+        normalisation: how the mass is kept, as in `evaluate`: "before", "after" or "affine".
+        regularisation: :math:`\rho \ge 0`, in the units of the mean square of a feature.
+        method: "direct", "krylov", "iteration" or "auto", as in `evaluate`.
+        tol: bound on the error of the solution, as in `evaluate`.
+
+    Attributes:
+        weights_: (D, K).
+        residual_: norm, weighted by the data, of what one more step of the process would change.
+        support_: the atoms in use.
+        support_report_: a ``SupportReport``: what they cut off.
+        n_features_in_: D.
+        n_samples_: transitions seen.
+
+    Example:
+        >>> rewards, terminated = np.array([1.0, 3.0]), np.array([True, True])
+        >>> model = DistributionalLSTD(Support([0, 2, 4])).fit(np.ones((2, 1)), rewards, np.ones((2, 1)), terminated)
+        >>> model.predict_masses([[1.0]])
+        array([[0.25, 0.5 , 0.25]])
+    """
+
+    weights_: Floats
+    residual_: float
+    support_report_: SupportReport
+    _data: Data | None = None
+
+    def __init__(
+        self,
+        support: Support | None = None,
+        discount: float = 0.99,
+        *,
+        num_atoms: int = 51,
+        normalisation: Normalisation = "before",
+        regularisation: float = 0.0,
+        method: Method = "auto",
+        tol: float = 1e-12,
+    ):
+        self.support = support
+        self.discount = discount
+        self.num_atoms = num_atoms
+        self.normalisation: Normalisation = normalisation
+        self.regularisation = regularisation
+        self.method: Method = method
+        self.tol = tol
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments, by name."""
+        return {name: getattr(self, name) for name in list(inspect.signature(type(self).__init__).parameters)[1:]}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change constructor arguments; they count from the next `fit` (support and discount) or `solve` on."""
+        for name in params:
+            if name not in self.get_params():
+                raise ValueError(f"params must be among {', '.join(self.get_params())}, got {name!r}")
+            setattr(self, name, params[name])
+        return self
+
+    def fit(self, X: ArrayLike, rewards: ArrayLike, X_next: ArrayLike, terminated: ArrayLike | None = None) -> Self:
+        """Find the fixed point for these transitions; earlier data is forgotten.
+
+        Args:
+            X: (n, D) features of the states.
+            rewards: (n,).
+            X_next: (n, D) features of the states after them; without effect where the return ends.
+            terminated: (n,) whether the return ends with the reward; None: never. An episode that was only cut off
+                (truncated) has not ended.
+        """
+        rows = make_rows(X, rewards, X_next, terminated)
+        data = self._start(rows)
+        for part in rows.parts(few_rows(rows.features.shape[1])):
+            if not data.fits(part):
+                data.collector = None  # too large to keep: products go through the rows
+            data.add(part)
+        self._take(data)
+        return self._solve(rows)
+
+    def partial_fit(
+        self, X: ArrayLike, rewards: ArrayLike, X_next: ArrayLike, terminated: ArrayLike | None = None
+    ) -> Self:
+        """Add one chunk of transitions (arguments as in `fit`); the fixed point is found when it is first asked for.
+
+        Memory does not grow with the data: K² D² numbers at most, and work arrays in the size of a chunk. Chunks of
+        100,000 rows or more are fastest. On an error nothing is added.
+        """
+        rows = make_rows(X, rewards, X_next, terminated, None if self._data is None else self.n_features_in_)
+        data = self._start(rows) if self._data is None else self._data
+        if self.discount != data.discount or self.support not in (None, data.support):
+            raise ValueError(
+                f"support and discount must stay {data.support} and {data.discount} for more data, "
+                f"got {self.support} and {self.discount}"
+            )
+        if not data.fits(rows):
+            raise ValueError(
+                f"partial_fit must hold its moments in {8e-9 * MOST_NUMBERS:g} GB, got rewards that need more with "
+                f"{data.support.num_atoms} atoms and {len(data.total)} features: take fewer, or fit (in passes)"
+            )
+        data.add(rows)
+        self._take(data)
+        return self
+
+    def solve(self) -> Self:
+        """Find the fixed point for all data so far, with the present settings."""
+        return self._solve(None)
+
+    def __getattr__(self, name: str) -> Any:
+        # What the fixed point says is found when it is first asked for.
+        if name in ("weights_", "residual_", "support_report_") and self._data is not None:
+            return vars(self.solve())[name]
+        if name.endswith("_") and not name.startswith("_"):
+            raise NotFittedError(
+                f"{name} is known after fit or partial_fit only: this {type(self).__name__} has no data"
+            )
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """(n,) mean returns of states with features X (n, D)."""
+        rows, atoms = self._features(X), self.support_.atoms
+        return rows @ (self.weights_ @ atoms) + self._offset * atoms.sum()
+
+    def predict_masses(self, X: ArrayLike) -> Floats:
+        """(n, K) signed masses of the return on the atoms of ``support_``."""
+        return self._features(X) @ self.weights_ + self._offset
+
+    def predict_quantile(self, X: ArrayLike, level: ArrayLike) -> Floats:
+        """Quantiles of the return, from the nearest proper distribution: (n,), or (n, L) for L levels in [0, 1]."""
+        return self._risk(quantile, X, level)
+
+    def predict_cvar(self, X: ArrayLike, level: ArrayLike) -> Floats:
+        """Mean of the worst ``level`` share of returns, from the nearest proper distribution: (n,), or (n, L)."""
+        return self._risk(cvar, X, level)
+
+    def score(self, X: ArrayLike, rewards: ArrayLike, X_next: ArrayLike, terminated: ArrayLike | None = None) -> float:
+        r"""Share of the spread of the one-step targets that the predictions explain, in squared Cramér distance.
+
+        .. math:: 1 - \frac{\sum_t \ell^2(q(x_t), y_t)}{\sum_t \ell^2(\bar y, y_t)}, \qquad y_t = M_{r_t} q(x'_t)
+
+        One is perfect; zero is no better than one law for all states. Masses are completed to one first. Where every
+        transition ends the return this is the skill score of the CRPS. Otherwise the targets are the model's own:
+        compare models of the same support and discount only.
+        """
+        rows = make_rows(X, rewards, X_next, terminated, self.n_features_in_)
+        spacings, k, n = self.support_.spacings, self.support_.num_atoms, len(rows.rewards)
+        missed, squares, total = 0.0, 0.0, np.zeros(k - 1)
+        for part in rows.parts(few_rows(8 * k)):
+            q, following = (unit_mass(f @ self.weights_ + self._offset) for f in (part.features, part.next_features))
+            target = np.cumsum(backup(self.support_, part.rewards, part.discounts(self._discount), following), axis=1)
+            missed += float(np.sum((np.cumsum(q, axis=1) - target)[:, :-1] ** 2 @ spacings))
+            squares += float(np.sum(target[:, :-1] ** 2 @ spacings))
+            total += target[:, :-1].sum(axis=0)
+        spread = squares - float((total / n) ** 2 @ spacings) * n
+        return 1.0 - missed / spread if spread > 1e-12 * squares else float(missed <= 1e-12 * squares)
+
+    def _risk(self, measure: Callable[..., Any], X: ArrayLike, level: ArrayLike) -> Floats:
+        rows, levels = self._features(X), np.asarray(level, dtype=np.float64)
+        if levels.ndim > 1:
+            raise ValueError(f"level must be a number or one-dimensional, got shape {levels.shape}")
+        size = few_rows(8 * self.support_.num_atoms * max(1, levels.size))
+        parts = []
+        for i in range(0, len(rows), size):
+            proper = nearest_distribution(self.support_, rows[i : i + size] @ self.weights_ + self._offset)
+            parts.append(measure(self.support_, proper[:, None, :], np.atleast_1d(levels)[None, :]))
+        out = np.concatenate(parts)
+        return out[:, 0] if levels.ndim == 0 else out
+
+    def _features(self, X: ArrayLike) -> Floats:
+        return feature_table("X", X, self.n_features_in_)
+
+    def _start(self, rows: Rows) -> Data:
+        self._check_settings()
+        support, discount = self.support, float(self.discount)
+        if support is None:
+            support = choose_support(rows, discount, self.num_atoms, float(self.regularisation))
+        return Data(support, discount, rows.features.shape[1])
+
+    def _check_settings(self) -> None:
+        discount, tol = self.discount, self.tol
+        if self.support is not None and not isinstance(self.support, Support):
+            raise ValueError(f"support must be a Support or None, got {type(self.support).__name__}")
+        if isinstance(discount, bool) or not isinstance(discount, (int, float, np.number)) or not 0 <= discount < 1:
+            raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
+        if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
+            raise ValueError(f"tol must lie in (0, 1), got {tol!r}")
+        require_choice("normalisation", self.normalisation, NORMALISATIONS)
+        require_choice("method", self.method, METHODS)
+        require_scale("regularisation", self.regularisation, zero_allowed=True)
+
+    def _take(self, data: Data) -> None:
+        for stale in ("weights_", "residual_", "support_report_"):
+            vars(self).pop(stale, None)
+        self._data, self._discount = data, data.discount
+        self.support_, self.n_features_in_, self.n_samples_ = data.support, len(data.total), data.num_samples
+
+    def _solve(self, rows: Rows | None) -> Self:
+        data, method, normalisation = self._data, self.method, self.normalisation
+        if data is None:
+            raise NotFittedError(f"{type(self).__name__} must see data first: call fit or partial_fit")
+        self._check_settings()
+        whitening = data_whitening(data, float(self.regularisation))
+        if data.collector is not None:
+            system, whole = system_from_moments(data.collector, data, whitening, normalisation)
+            if method == "auto" and whole and system.constant.size <= _DIRECT_UNKNOWNS:
+                method = "direct"
+        elif rows is not None:
+            system = system_by_passes(rows, data, whitening, normalisation)
+        else:
+            raise ValueError("solve cannot start from this fit, whose moments were too large to keep: fit again")
+        found = solve_system(system, method, self.tol, data.discount)
+        if not found.residual <= 1e-6 * max(1.0, float(np.linalg.norm(found.weights))):
+            warnings.warn(
+                f"no fixed point was found (residual {found.residual:.1e}): data that does not visit states as the "
+                "policy does may have none",
+                stacklevel=3,
+            )
+        self.weights_, self.residual_ = whitening.inverse @ found.weights, found.residual
+        self._offset = 1.0 / data.support.num_atoms if normalisation == "affine" else 0.0
+        self.support_report_ = data.report(self.weights_, normalisation)
+        return self
+
+
+class NotFittedError(ValueError, AttributeError):
+    """An answer was asked of an estimator that has seen no data; bases as in scikit-learn's error of this name."""

@@ -1,0 +1,197 @@
+"""What `cramerl evaluate` does: from words on a command line to an evaluation, its files and its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cramerl import linear
+from cramerl.linear import DistributionalLSTD, Evaluation, MarkovRewardProcess
+from cramerl.linear.examples import gridworld, queue, random_walk, ring
+from cramerl.linear.logs import Chunk, fit_logs, read_parquet
+from cramerl.study import plots
+from cramerl.study.records import write_json, write_whole
+from cramerl.supports import Support
+
+EXAMPLES: dict[str, Callable[..., MarkovRewardProcess]] = {
+    "random-walk": random_walk,
+    "ring": ring,
+    "gridworld": gridworld,
+    "queue": queue,
+}
+# Name -> builder from (number of states, the number after the colon).
+FEATURES: dict[str, Callable[[int, int], NDArray[np.float64]]] = {
+    "aggregation": linear.aggregation,
+    "polynomial": lambda states, degree: linear.polynomial(np.arange(states), degree),
+    "fourier": lambda states, order: linear.fourier(np.arange(states), order),
+    "rbf": lambda states, centres: linear.rbf(np.arange(states), centres),
+    "random": lambda states, number: linear.random_features(states, number, seed=0),
+}
+
+
+def named_process(name: str, policy: str, discount: float) -> MarkovRewardProcess:
+    """A built-in example by its name, or a tabular Gymnasium environment by its id, under a policy."""
+    if name in EXAMPLES:
+        if policy != "uniform":
+            raise ValueError(f"--policy must be left out for {name}, which has no actions, got {policy!r}")
+        return EXAMPLES[name](discount=discount)
+    from gymnasium.error import Error
+
+    try:
+        return MarkovRewardProcess.from_gymnasium(name, load_policy(policy), discount)
+    except Error as error:
+        known = ", ".join(EXAMPLES)
+        raise ValueError(f"process must be {known} or the id of a tabular Gymnasium environment: {error}") from None
+
+
+def load_policy(policy: str) -> Any:
+    """The word "uniform", or an array of probabilities or actions from a .npy or .csv file."""
+    if policy == "uniform":
+        return policy
+    path = Path(policy)
+    if path.suffix == ".npy":
+        return np.load(path, allow_pickle=False)
+    if path.suffix == ".csv":
+        table = np.loadtxt(path, delimiter=",")
+        return table.astype(int) if table.ndim == 1 else table
+    raise ValueError(f"--policy must be 'uniform' or a .npy or .csv file, got {policy!r}")
+
+
+def named_features(text: str, num_states: int, *, bias: bool) -> NDArray[np.float64]:
+    """Features from text such as "tabular", "fourier:5" or "aggregation:20"."""
+    if text == "tabular":
+        return linear.tabular(num_states)
+    name, _, number = text.partition(":")
+    if name not in FEATURES or not number.isdecimal():
+        allowed = "tabular, " + ", ".join(f"{known}:N" for known in FEATURES)
+        raise ValueError(f"--features must be one of {allowed}, got {text!r}")
+    built = FEATURES[name](num_states, int(number))
+    return linear.with_bias(built) if bias else built
+
+
+def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
+    """The numbers as JSON and the laws of the most visited states as a picture."""
+    content = {
+        "process": repr(evaluation.problem.process),
+        "support": evaluation.support.atoms.tolist(),
+        "normalisation": evaluation.problem.normalisation,
+        "method": evaluation.method,
+        "iterations": evaluation.iterations,
+        "residual": evaluation.residual,
+        "values": evaluation.values.tolist(),
+        "total_mass": evaluation.total_mass.tolist(),
+        "weights": evaluation.weights.tolist(),
+        "state_distribution": evaluation.problem.state_distribution.tolist(),
+        "certificate": evaluation.certificate.to_dict(),
+    }
+    return [
+        write_json(folder / "evaluation.json", _without_nan(content)),
+        write_whole(folder / "evaluation.png", evaluation.plot),
+    ]
+
+
+class LogColumns(NamedTuple):
+    """Names of the columns of a log: features of the state and the next one, the reward, and where returns end."""
+
+    state: list[str]
+    reward: str
+    next_state: list[str]
+    terminated: str | None
+
+
+class LogEvaluation(NamedTuple):
+    """A fitted model and some states of the log to show it on, the constant feature included."""
+
+    model: DistributionalLSTD
+    columns: LogColumns
+    states: NDArray[np.float64]
+
+
+def evaluate_log(
+    path: Path,
+    columns: LogColumns,
+    support: Support | None,
+    discount: float,
+    *,
+    bias: bool,
+    report: Callable[[str], None],
+    **settings: Any,
+) -> LogEvaluation:
+    """Fit a `DistributionalLSTD` to a Parquet file, in chunks."""
+    model = DistributionalLSTD(support, discount, **settings)
+    chunks = read_parquet(
+        path,
+        features=columns.state,
+        reward=columns.reward,
+        next_features=columns.next_state,
+        terminated=columns.terminated,
+    )
+    shown: list[NDArray[np.float64]] = []
+
+    def prepared() -> Iterator[Chunk]:
+        rows = 0
+        for chunk in chunks:
+            if bias:
+                both = linear.with_bias(chunk.features), linear.with_bias(chunk.next_features)
+                chunk = chunk._replace(features=both[0], next_features=both[1])
+            if not shown:
+                shown.append(chunk.features[:1000])
+            yield chunk
+            rows += len(chunk.rewards)
+            report(f"{rows:,} transitions read")
+        report("solving ...")
+
+    fit_logs(model, prepared())
+    report("")
+    return LogEvaluation(model, columns, shown[0])
+
+
+def log_summary(found: LogEvaluation, rows: int = 8) -> str:
+    """A table of the first states of the log, and what the support cuts off."""
+    model, states = found.model, found.states[:rows]
+    mean = model.predict(states)
+    low, median, high = (model.predict_quantile(states, level) for level in (0.05, 0.5, 0.95))
+    worst = model.predict_cvar(states, 0.1)
+    lines = [f"{'row':>5}{'mean':>11}{'5%':>11}{'median':>11}{'95%':>11}{'CVaR 10%':>11}"]
+    for i in range(len(states)):
+        cells = "".join(f"{column[i]:>11.4g}" for column in (mean, low, median, high, worst))
+        lines.append(f"{i:>5}{cells}")
+    size = f"{model.n_samples_:,} transitions, {model.n_features_in_} features, discount {model.discount}"
+    lines += [
+        "",
+        size,
+        f"support: {model.support_!r}",
+        f"residual {model.residual_:.1e}",
+        model.support_report_.sentence,
+    ]
+    return "\n".join(lines)
+
+
+def write_log_evaluation(found: LogEvaluation, folder: Path) -> list[Path]:
+    """The weights as JSON, and as a picture the mean law over the first states of the log."""
+    model = found.model
+    content = {
+        "columns": found.columns._asdict(),
+        "discount": model.discount,
+        "support": model.support_.atoms.tolist(),
+        "normalisation": model.normalisation,
+        "transitions": model.n_samples_,
+        "residual": model.residual_,
+        "support_report": model.support_report_._asdict(),
+        "weights": model.weights_.tolist(),
+    }
+    figure, ax = plots.new_figure(1)
+    plots.draw_signed_masses(ax, model.support_.atoms, model.predict_masses(found.states).mean(axis=0))
+    ax.set_title(f"Mean law of the return, first {len(found.states)} states of the log")
+    return [write_json(folder / "evaluation.json", content), plots.save(figure, folder / "evaluation.png")]
+
+
+def _without_nan(content: Any) -> Any:
+    """JSON has no NaN: what could not be computed is null."""
+    if isinstance(content, dict):
+        return {key: _without_nan(value) for key, value in content.items()}
+    return None if isinstance(content, float) and not np.isfinite(content) else content

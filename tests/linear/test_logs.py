@@ -1,0 +1,242 @@
+"""Log files: what is written is what is read, and a real Minari dataset keeps its truncated ends."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cramerl import Support
+from cramerl.linear.logs import Chunk, fit_logs, read_minari, read_parquet
+from cramerl.linear.lstd import DistributionalLSTD
+
+ROOT = Path(__file__).parents[2]
+NAMES: dict[str, Any] = {"features": ["a", "b"], "reward": "r", "next_features": ["a2", "b2"], "terminated": "end"}
+
+
+def transitions(n: int = 50) -> Chunk:
+    rng = np.random.default_rng(0)
+    return Chunk(rng.normal(size=(n, 2)), rng.normal(size=n), rng.normal(size=(n, 2)), rng.random(n) < 0.2)
+
+
+def as_columns(data: Chunk) -> dict:
+    (a, b), (a2, b2) = data.features.T, data.next_features.T
+    return {"a": a, "b": b, "r": data.rewards, "a2": a2, "b2": b2, "end": data.terminated, "time": np.arange(len(a))}
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table(as_columns(transitions())), path, row_group_size=20)
+    return path
+
+
+def assert_same(chunks, expected: Chunk) -> None:
+    together = [np.concatenate(arrays) for arrays in zip(*chunks, strict=True)]
+    for found, wanted in zip(together, expected, strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 50, 1000])
+def test_columns_of_numbers_come_back(log, chunk_rows):
+    chunks = list(read_parquet(log, **NAMES, chunk_rows=chunk_rows))
+    assert max(len(chunk.rewards) for chunk in chunks) <= chunk_rows
+    assert_same(chunks, transitions())
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.large_list(pa.float64()), pa.list_(pa.float64(), 2)])
+def test_a_column_of_lists_comes_back(tmp_path, kind):
+    data, path = transitions(), tmp_path / "lists.parquet"
+    table = {name: pa.array(list(a), type=kind) for name, a in (("x", data.features), ("y", data.next_features))}
+    pq.write_table(pa.table({**table, "r": data.rewards, "end": data.terminated.astype(np.int8)}), path)
+    chunks = list(read_parquet(path, features="x", reward="r", next_features="y", terminated="end", chunk_rows=9))
+    assert_same(chunks, data)
+
+
+def test_folders_and_lists_of_files_and_other_numbers(tmp_path):
+    data, whole = transitions(), as_columns(transitions())
+    for i, rows in enumerate(np.array_split(np.arange(50), 3)):
+        (tmp_path / f"part{i}").mkdir()
+        part = {name: column[rows] for name, column in whole.items()}
+        pq.write_table(pa.table(part), tmp_path / f"part{i}" / "rows.parquet")
+    assert_same(read_parquet(tmp_path, **NAMES), data)
+    files = [tmp_path / f"part{i}" / "rows.parquet" for i in range(3)]
+    assert_same(read_parquet([str(file) for file in files], **NAMES), data)
+    pq.write_table(pa.table({name: column[:0] for name, column in whole.items()}), tmp_path / "a.parquet")
+    assert_same(read_parquet(tmp_path, **NAMES), data)  # a file without rows has nothing to say
+    integers = {**whole, "a": np.arange(50, dtype=np.int8), "r": data.rewards.astype(np.float32)}
+    pq.write_table(pa.table(integers), tmp_path / "mixed.parquet")
+    names: dict[str, Any] = NAMES | {"terminated": None}
+    (chunk,) = read_parquet(tmp_path / "mixed.parquet", **names)
+    np.testing.assert_array_equal(chunk.features[:, 0], np.arange(50))
+    np.testing.assert_allclose(chunk.rewards, data.rewards, rtol=1e-7)
+    assert not chunk.terminated.any()
+
+
+def test_fit_logs_is_the_fit_of_all_rows(log):
+    support = Support.uniform(-3, 3, 7)
+    model = fit_logs(DistributionalLSTD(support, 0.9), read_parquet(log, **NAMES, chunk_rows=8))
+    expected = DistributionalLSTD(support, 0.9).fit(*transitions())
+    np.testing.assert_allclose(model.weights_, expected.weights_, atol=1e-10)
+    assert model.n_samples_ == 50
+    with pytest.raises(ValueError, match="chunks must hold at least one chunk"):
+        fit_logs(DistributionalLSTD(), [])
+
+
+def test_fit_logs_says_which_chunk_was_bad():
+    good, bad = transitions(), transitions()
+    bad.features[3, 1] = np.nan
+    with pytest.raises(ValueError, match="X must be finite, got nan") as caught:
+        fit_logs(DistributionalLSTD(), [good, good, bad])
+    assert caught.value.__notes__ == ["This was chunk 3 of the log; the 2 before it were added."]
+
+
+BAD_COLUMNS = {
+    "missing": (
+        {"features": ["a", "c"]},
+        "features must name columns of .*log.parquet, got 'c'; its columns are a, b, r",
+    ),
+    "missing reward": ({"reward": "cost"}, "reward must name columns of .*, got 'cost'"),
+    "text": ({"reward": "word"}, "reward must name columns of numbers, got 'word' of type string"),
+    "list among numbers": (
+        {"features": ["a", "ragged"]},
+        "features must name columns of numbers, got 'ragged' of type list",
+    ),
+    "number as list": (
+        {"next_features": "a2"},
+        "next_features must name a column of lists of numbers, or be a list of",
+    ),
+    "no names": ({"features": []}, r"features must be one column name, or several,, got \[\]"),
+    "two rewards": ({"reward": ["r", "a"]}, r"reward must be one column name, got \['r', 'a'\]"),
+    "ragged": (
+        {"features": "ragged"},
+        "features must name a column of lists of one length, got 'ragged' with lengths 1 to 3",
+    ),
+    "hole": ({"reward": "holes"}, "reward must not have missing values, got 2 in column 'holes'"),
+    "hole in lists": ({"features": "holed"}, "features must not have missing values, got 2 in column 'holed'"),
+    "not boolean": ({"terminated": "time"}, "terminated must name a column of booleans, got 2.0 among them"),
+}
+
+
+@pytest.mark.parametrize(("bad", "sentence"), BAD_COLUMNS.values(), ids=list(BAD_COLUMNS))
+def test_bad_columns_are_named(tmp_path, bad, sentence):
+    lists = [[1.0] * (1 + 2 * (i % 2)) for i in range(50)]
+    extra = {
+        "word": ["x"] * 50,
+        "ragged": lists,
+        "holes": [None, None] + [1.0] * 48,
+        "holed": [None, [1.0, None]] + [[1.0, 2.0]] * 48,
+    }
+    pq.write_table(pa.table(as_columns(transitions()) | extra), tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match=sentence):
+        list(read_parquet(tmp_path / "log.parquet", **(NAMES | bad)))
+
+
+def test_bad_files_are_named(tmp_path, log):
+    with pytest.raises(ValueError, match=r"path must name a Parquet file, .* got .*nowhere.parquet"):
+        read_parquet(tmp_path / "nowhere.parquet", **NAMES)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"path must name .* got .*empty with none"):
+        read_parquet(tmp_path / "empty", **NAMES)
+    (tmp_path / "text.parquet").write_text("not Parquet")
+    with pytest.raises(ValueError, match=r"path must name Parquet files, got .*text.parquet"):
+        read_parquet(tmp_path / "text.parquet", **NAMES)
+    pq.write_table(pa.table({"a": [1.0]}), tmp_path / "other.parquet")
+    chunks = read_parquet([log, tmp_path / "other.parquet"], **NAMES)
+    with pytest.raises(ValueError, match=r"features must name columns of .*other.parquet, got 'b'"):
+        list(chunks)
+    with pytest.raises(ValueError, match="chunk_rows must be an integer >= 1, got 0"):
+        read_parquet(log, **NAMES, chunk_rows=0)
+
+
+@pytest.mark.parametrize(("module", "call"), [("pyarrow.parquet", read_parquet), ("minari", read_minari)])
+def test_a_missing_package_is_named_with_its_extra(monkeypatch, module, call):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ValueError, match=rf"{call.__name__} needs {module.partition('.')[0]}, .*'cramerl\[data\]'"):
+        call("x", **NAMES) if call is read_parquet else call("x", np.asarray)
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory):
+    """Episodes of a real environment: a cut after 15 steps, or a fall before."""
+    gymnasium = pytest.importorskip("gymnasium")
+    minari = pytest.importorskip("minari")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # minari's, about metadata that a test does without
+        patch.setenv("MINARI_DATASETS_PATH", str(tmp_path_factory.mktemp("minari")))
+        env = minari.DataCollector(gymnasium.make("CartPole-v1", max_episode_steps=15), data_format="arrow")
+        seen, rng = [], np.random.default_rng(0)
+        for seed in range(20):
+            observation, _ = env.reset(seed=seed)
+            over = False
+            while not over:
+                action = 1 if seed % 3 == 0 else int(rng.integers(2))  # always to the right falls soon
+                following, reward, terminated, truncated, _ = env.step(action)
+                seen.append((observation, reward, following, terminated, truncated))
+                observation, over = following, terminated or truncated
+        env.create_dataset("cartpole/test-v0")
+        env.close()
+        del env
+        gc.collect()  # its temporary folder complains when it is collected
+        yield [np.array(column) for column in zip(*seen, strict=True)]
+
+
+def quadratic(observations: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.ones((len(observations), 1)), observations, observations**2], axis=1)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 40, 10_000])
+def test_minari_transitions_are_those_that_were_played(cartpole, chunk_rows):
+    observation, reward, following, terminated, truncated = cartpole
+    assert truncated.sum() > 5
+    assert terminated.sum() > 5
+    chunks = list(read_minari("cartpole/test-v0", quadratic, chunk_rows=chunk_rows))
+    assert len(chunks) == (20 if chunk_rows == 1 else 1 if chunk_rows == 10_000 else len(chunks))
+    played = Chunk(quadratic(observation), reward, quadratic(following), terminated)
+    together = [np.concatenate(arrays) for arrays in zip(*chunks, strict=True)]
+    for found, wanted in zip(together, played, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)  # observations are float32
+    np.testing.assert_array_equal(together[3], terminated)  # a cut is not an end
+    support = Support.uniform(0, 10, 11)
+    model = fit_logs(DistributionalLSTD(support, 0.9), chunks)
+    direct = DistributionalLSTD(support, 0.9).fit(*played)
+    np.testing.assert_allclose(model.predict(played.features), direct.predict(played.features), atol=1e-4)
+
+
+def test_minari_objects_and_bad_arguments(cartpole):
+    minari = pytest.importorskip("minari")
+    dataset = minari.load_dataset("cartpole/test-v0")
+    assert sum(len(chunk.rewards) for chunk in read_minari(dataset, quadratic)) == len(cartpole[1])
+    with pytest.raises(ValueError, match=r"dataset must be a Minari dataset on this machine .* got 'no/such-v0'"):
+        read_minari("no/such-v0", quadratic)
+    with pytest.raises(ValueError, match="dataset must be a MinariDataset or the name of one, got int"):
+        read_minari(3, quadratic)
+    with pytest.raises(
+        ValueError, match=r"feature_function must give one row .* observations of an episode, got shape"
+    ):
+        next(read_minari(dataset, lambda observations: observations[:-1]))
+    with pytest.raises(ValueError, match=r"chunk_rows must be an integer >= 1, got 1\.5"):
+        read_minari(dataset, quadratic, chunk_rows=1.5)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_page_on_logs_runs_and_prints_what_it_says(tmp_path):
+    page = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        **{"capture_output": True, "text": True, "timeout": 300, "check": False, "cwd": tmp_path},
+        env=os.environ | {"MINARI_DATASETS_PATH": str(tmp_path / "minari")},
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
