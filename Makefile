@@ -39,6 +39,7 @@ format: $(READY)  ## put the formatting right
 
 bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/linear.py
 
 docs: $(READY)  ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build
