@@ -74,6 +74,23 @@ def test_evaluate_a_gymnasium_table(tmp_path):
     assert "Theorem 1" in result.stdout
 
 
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"])
+def test_evaluate_without_options(env_id, tmp_path):
+    result = run("evaluate", env_id, "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_log_of_lists_and_its_mass(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = {"s": [[1.0, 0.5], [-1.0, 1.0]] * 50, "reward": [1.0, 2.0] * 50, "terminated": [False, True] * 50}
+    pq.write_table(pa.table(table), tmp_path / "log.parquet")
+    arguments = ["--data", str(tmp_path / "log.parquet"), "--state", "s", "--next-state", "s", "--out", str(tmp_path)]
+    result = run("evaluate", *arguments, "--no-bias", "--discount", "0.5")
+    assert "returns end where 'terminated' says so" in result.stdout, result.stderr
+
+
 def test_evaluate_a_log(tmp_path):
     import numpy as np
     import pyarrow as pa
@@ -86,7 +103,7 @@ def test_evaluate_a_log(tmp_path):
     table = {"n": steps.states / 6, "n2": steps.next_states / 6, "cost": steps.rewards}
     pq.write_table(pa.table(table), tmp_path / "log.parquet")
     arguments = ["--data", str(tmp_path / "log.parquet"), "--state", "n", "--next-state", "n2", "--reward", "cost"]
-    result = run("evaluate", *arguments, "--bias", "--out", str(tmp_path))
+    result = run("evaluate", *arguments, "--out", str(tmp_path))
     assert result.returncode == 0, result.stderr
     assert "20,000 transitions" in result.stdout
     written = json.loads((tmp_path / "evaluation.json").read_text())
@@ -130,6 +147,11 @@ def test_the_command_line_starts_without_heavy_libraries():
         (["evaluate", "CartPole-v1"], "table env.unwrapped.P, got 'CartPole-v1'"),
         (["evaluate", "NoSuchGame-v0"], "id of a tabular Gymnasium environment"),
         (["evaluate", "queue", "--v-min", "3", "--v-max", "1"], "v_min must be less than v_max"),
+        (["evaluate", "queue", "--state", "x"], "--state belongs to --data and would be ignored here"),
+        (
+            ["evaluate", "--data", "x", "--features", "rbf:3"],
+            "--features belongs to a process and would be ignored here",
+        ),
         (["evaluate", "--data", "nowhere.parquet"], "--data needs --state and --next-state"),
         (["evaluate", "--data", "nowhere.parquet", "--state", "a", "--next-state", "b"], "nowhere.parquet"),
         (["verify", "--json", "/proc/claims.json"], "/proc"),

@@ -160,6 +160,19 @@ def test_torch_compiles_whole(case):
 
 
 @needs_torch
+def test_torch_gradients_after_inference_mode():
+    """Constants made in one mode serve the other."""
+    import torch
+
+    support = cramerl.Support([0.0, 0.5, 7.0])  # used nowhere else
+    with torch.inference_mode():
+        cramerl.cramer_loss(support, torch.ones(3), torch.ones(3), 1.0)
+    prediction = torch.ones(3, requires_grad=True)
+    cramerl.cramer_loss(support, torch.ones(3), prediction, 1.0).backward()
+    assert prediction.grad is not None
+
+
+@needs_torch
 def test_torch_vmap_passes_the_value_checks():
     import torch
 

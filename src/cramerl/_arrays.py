@@ -6,6 +6,7 @@ indices, a running minimum, the logarithm of the normal CDF) is here, once per l
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -108,8 +109,19 @@ def placement(xp: Any, value: Array) -> Any:
 
 
 def constant(xp: Any, values: Any, like: Array) -> Array:
-    """A host array as an array of ``like``'s library, dtype and device. A copy: torch would share its memory."""
+    """A host array as an array of ``like``'s library, dtype and device, to be read only."""
+    if is_torch_namespace(xp) and not is_compiling(like):
+        host = np.asarray(values, dtype=np.float64)
+        return _torch_constant(host.tobytes(), host.shape, like.dtype, like.device)
     return xp.asarray(np.array(values), dtype=like.dtype, device=placement(xp, like))
+
+
+@functools.lru_cache(maxsize=128)
+def _torch_constant(values: bytes, shape: tuple[int, ...], dtype: Any, device: Any) -> Array:
+    """A tensor that is kept: every copy to an accelerator makes the host wait for it."""
+    torch: Any = sys.modules["torch"]
+    with torch.inference_mode(False):  # a tensor made inside inference mode could not be used for gradients later
+        return torch.tensor(np.frombuffer(values).reshape(shape).copy(), dtype=dtype, device=device)
 
 
 def along_last(xp: Any, values: Any, like: Array) -> Array:

@@ -21,7 +21,7 @@ examples:
   cramerl verify                           every claim of the paper, recomputed
   cramerl evaluate FrozenLake-v1           return distributions of a uniform policy, with a certificate
   cramerl evaluate queue --features fourier:5 --discount 0.99
-  cramerl evaluate --data log.parquet --state x,y --next-state x2,y2 --reward r
+  cramerl evaluate --data log.parquet --state x,y --next-state x2,y2 --terminated done
 
 exit status: 0 done, 1 a claim did not come out as it should, 2 bad input (a sentence says what is allowed),
 130 stopped by Ctrl-C
@@ -108,15 +108,14 @@ def _add_evaluate(commands: Any) -> None:
     )
     add = evaluate.add_argument
     add("process", nargs="?", help="random-walk, ring, gridworld, queue, or a Gymnasium id such as FrozenLake-v1")
-    add("--policy", default="uniform", help="'uniform', or a .npy or .csv file of probabilities (S, A) or actions (S,)")
+    add("--policy", help="'uniform' (the default), or a .npy or .csv file of probabilities (S, A) or actions (S,)")
     add("--discount", type=float, default=0.95, help="in [0, 1) (default: %(default)s)")
     add(
         "--features",
-        default="tabular",
-        help="tabular, aggregation:N, polynomial:N, fourier:N, rbf:N or random:N of the "
-        "state's number (default: %(default)s)",
+        help="tabular (the default: one for each state that is visited), aggregation:N, polynomial:N, fourier:N, rbf:N "
+        "or random:N, functions of the state's number",
     )
-    add("--bias", action="store_true", help="add a constant feature")
+    add("--bias", action="store_true", help="add a constant feature (with --data there is one anyway)")
     add("--atoms", type=_integer_from(2), default=51, metavar="K", help="atoms of the support (default: %(default)s)")
     add("--v-min", type=float, help="smallest return of the support (default: from the process or the data)")
     add("--v-max", type=float, help="largest return of the support")
@@ -128,10 +127,11 @@ def _add_evaluate(commands: Any) -> None:
         help="how the equations are solved",
     )
     add("--data", type=Path, metavar="FILE", help="a Parquet file of transitions instead of a process")
-    add("--state", metavar="COLUMNS", help="with --data: columns of the features of the state, with commas between")
-    add("--next-state", metavar="COLUMNS", help="with --data: the same columns after the transition")
-    add("--reward", default="reward", metavar="COLUMN", help="with --data (default: %(default)s)")
-    add("--terminated", metavar="COLUMN", help="with --data: whether the return ended with this transition")
+    add("--state", metavar="COLUMNS", help="with --data: the state's features, commas between; or one column of lists")
+    add("--next-state", metavar="COLUMNS", help="with --data: the same after the transition")
+    add("--reward", metavar="COLUMN", help="with --data: the reward (default: reward)")
+    add("--terminated", metavar="COLUMN", help="with --data: whether the return ended (default: terminated, if there)")
+    add("--no-bias", action="store_true", help="with --data: do not add a constant to the features")
     add("--out", type=Path, default=Path("out/evaluate"), help="folder to write to (default: %(default)s)")
     evaluate.set_defaults(run=_evaluate)
 
@@ -205,6 +205,11 @@ def _evaluate(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     if (options.process is None) == (options.data is None):
         raise ValueError("give either a process to evaluate or --data FILE; see cramerl evaluate --help")
+    for_logs, for_processes = ("state", "next_state", "reward", "terminated", "no_bias"), ("policy", "features", "bias")
+    for name in for_processes if options.data else for_logs:
+        if getattr(options, name):
+            other = "a process" if options.data else "--data"
+            raise ValueError(f"--{name.replace('_', '-')} belongs to {other} and would be ignored here: leave it out")
     return _evaluate_data(options) if options.data else _evaluate_process(options)
 
 
@@ -215,8 +220,8 @@ def _evaluate_process(options: argparse.Namespace) -> int:
 
     if options.process not in evaluations.EXAMPLES:
         _require_library("gymnasium", "gym")
-    process = evaluations.named_process(options.process, options.policy, options.discount)
-    features = evaluations.named_features(options.features, process.num_states, bias=options.bias)
+    process = evaluations.named_process(options.process, options.policy or "uniform", options.discount)
+    features = evaluations.named_features(options.features or "tabular", process, bias=options.bias)
     support = suggest_support(process, options.atoms)
     if options.v_min is not None or options.v_max is not None:
         low = support.v_min if options.v_min is None else options.v_min
@@ -241,12 +246,12 @@ def _evaluate_data(options: argparse.Namespace) -> int:
     if (options.v_min is None) != (options.v_max is None):
         raise ValueError("--v-min and --v-max must be given together with --data")
     support = None if options.v_min is None else Support.uniform(options.v_min, options.v_max, options.atoms)
-    columns = evaluations.LogColumns(
-        options.state.split(","), options.reward, options.next_state.split(","), options.terminated
+    columns = evaluations.log_columns(
+        options.data, options.state, options.next_state, options.reward or "reward", options.terminated
     )
     settings = {"num_atoms": options.atoms, "normalisation": options.normalisation, "method": options.method}
     found = evaluations.evaluate_log(
-        options.data, columns, support, options.discount, bias=options.bias, report=_progress, **settings
+        options.data, columns, support, options.discount, bias=not options.no_bias, report=_progress, **settings
     )
     written = evaluations.write_log_evaluation(found, options.out)
     print(evaluations.log_summary(found))

@@ -415,7 +415,7 @@ def test_a_process_without_a_fixed_point_is_called_that():
 
 BAD_DATA = {
     "X nan": ({"X": [[1.0], [np.nan]]}, "X must be finite, got nan"),
-    "next inf": ({"X_next": [[1.0], [np.inf]]}, "X_next must be finite, got inf"),
+    "next inf": ({"X_next": [[np.inf], [1.0]]}, "X_next must be finite, got inf"),
     "rewards nan": ({"rewards": [np.nan, 0.0]}, "rewards must be finite, got nan"),
     "terminated nan": ({"terminated": [np.nan, 0.0]}, "terminated must be finite, got nan"),
     "terminated two": ({"terminated": [0, 2]}, "terminated must hold True or False, got 2"),
@@ -429,6 +429,13 @@ BAD_DATA = {
     "column": ({"rewards": [[1.0], [2.0]]}, r"rewards must have one entry for each of the 2 rows of X, got \(2, 1\)"),
     "number": ({"terminated": True}, "terminated must have one entry for each of the 2 rows"),
 }
+
+
+def test_what_follows_the_end_does_not_count():
+    X, rewards, ended = [[1.0], [2.0]], [0.0, 1.0], [False, True]
+    known = lstd.DistributionalLSTD(discount=0.5).fit(X, rewards, [[2.0], [7.0]], ended)
+    missing = lstd.DistributionalLSTD(discount=0.5).fit(X, rewards, [[2.0], [np.nan]], ended)
+    np.testing.assert_array_equal(missing.weights_, known.weights_)
 
 
 @pytest.mark.parametrize(("bad", "sentence"), BAD_DATA.values(), ids=list(BAD_DATA))

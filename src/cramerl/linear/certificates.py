@@ -271,15 +271,16 @@ def _sentences(problem: Problem, facts: dict[str, Any]) -> tuple[str, ...]:
         )
     else:
         say.append(
-            f"Each step of the process contracts the Cramér norm by {facts['contraction_guaranteed']:.4f} at least; "
-            f"in the long run by {facts['contraction_observed']:.4f}."
+            f"Each step of the process shrinks errors in Cramér norm to {facts['contraction_guaranteed']:.4f} of their "
+            f"size or less; in the long run to {facts['contraction_observed']:.4f}."
         )
     say += _bound_sentences(facts)
-    verdict = "equal" if facts["lstd_gap"] < 1e-8 else f"differ from LSTD's by up to {facts['lstd_gap']:.3g}"
-    if verdict == "equal":
-        say.append(f"Mean returns equal LSTD's: {facts['lstd_reason']}.")
+    if facts["lstd_gap"] >= 1e-8:
+        say.append(f"Mean returns differ from LSTD's by up to {facts['lstd_gap']:.3g}: {facts['lstd_reason']}.")
+    elif facts["can_clip"]:
+        say.append("Mean returns equal LSTD's: what could clip has no mass to speak of.")
     else:
-        say.append(f"Mean returns {verdict}: {facts['lstd_reason']}.")
+        say.append(f"Mean returns equal LSTD's: {facts['lstd_reason']}.")
     return tuple(say)
 
 

@@ -97,6 +97,10 @@ class Evaluation:
         lines = ["  ".join(name.rjust(w) for name, w in zip(columns, widths, strict=True))]
         for row in zip(*columns.values(), strict=True):
             lines.append("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)))
+        if len(rows) < self.problem.process.num_states:
+            lines.append(
+                f"({len(rows)} of {self.problem.process.num_states} states; quantiles are atoms of the support)"
+            )
         found = f"{self.method}, {self.iterations} products" if self.method != "direct" else "direct"
         lines += [
             "",
@@ -130,6 +134,7 @@ class Evaluation:
             ax.axhline(0, color="black", linewidth=0.6)
             ax.set_title(f"state {state}: mean {self.values[state]:.3g}", fontsize=10)
             ax.spines[["top", "right"]].set_visible(False)
+            ax.set(xlabel="return (green: its mean)", ylabel="mass")
         for ax in axes[len(rows) :]:
             ax.set_visible(False)
         if path is not None:

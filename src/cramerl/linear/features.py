@@ -70,7 +70,7 @@ def fourier(coordinates: ArrayLike, order: int) -> Floats:
 
 
 def rbf(coordinates: ArrayLike, centres: int | ArrayLike, width: float | None = None) -> Floats:
-    """Gaussian bumps exp(-|x - c|^2 / 2 width^2) around centres.
+    """Gaussian bumps ``exp(-(x - c)**2 / (2 * width**2))`` around centres.
 
     Args:
         coordinates: (S,) or (S, C).

@@ -77,7 +77,7 @@ def read_parquet(
         path: a file, a folder (all ``*.parquet`` below it, by name), or a sequence of files.
         features: names of D columns of numbers, or the name of one column that holds lists of D numbers.
         reward: name of a column of numbers.
-        next_features: like ``features``, of the next state.
+        next_features: like ``features``, of the next state; may be missing where the return ends.
         terminated: name of a column of booleans (or 0 and 1); None: no return ends. Not the column that says an episode
             was cut off: what was cut off has not ended.
         chunk_rows: most rows in a chunk.
@@ -181,7 +181,8 @@ def _table(batch: Any, argument: str, given: Columns, file: Path) -> Floats:
 
 def _column(batch: Any, argument: str, name: Any, file: Path) -> Floats:
     column = batch.column(name)
-    _require_complete(column.null_count, argument, name, file)
+    if argument != "next_features":  # after the end nothing follows: the estimator looks at what is missing there
+        _require_complete(column.null_count, argument, name, file)
     return column.to_numpy(zero_copy_only=False).astype(np.float64)
 
 

@@ -169,7 +169,8 @@ class DistributionalLSTD:
         # What the fixed point says is found when it is first asked for.
         if name in ("weights_", "residual_", "support_report_") and self._data is not None:
             return vars(self.solve())[name]
-        if name.endswith("_") and not name.startswith("_"):
+        fitted = ("weights_", "residual_", "support_report_", "support_", "n_features_in_", "n_samples_")
+        if name in fitted:
             raise NotFittedError(
                 f"{name} is known after fit or partial_fit only: this {type(self).__name__} has no data"
             )

@@ -132,7 +132,7 @@ class Data:
 def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: int | None = None) -> Rows:
     """Rows from what a caller gave, checked."""
     features = feature_table("X", X, num_features)
-    following = feature_table("X_next", X_next, features.shape[1])
+    following = feature_table("X_next", X_next, features.shape[1], finite=False)
     paid = _numbers("rewards", rewards)
     ended = np.zeros(len(features), dtype=bool) if terminated is None else _numbers("terminated", terminated)
     for name, array in (("rewards", paid), ("X_next", following), ("terminated", ended)):
@@ -140,19 +140,23 @@ def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: 
             raise ValueError(f"{name} must have one entry for each of the {len(features)} rows of X, got {array.shape}")
     if not np.isin(ended, (0, 1)).all():
         raise ValueError(f"terminated must hold True or False, got {ended[~np.isin(ended, (0, 1))][0]}")
-    return Rows(features, paid, following, ended.astype(bool))
+    over = ended.astype(bool)
+    if over.any() and not np.isfinite(following[over]).all():
+        following = np.where(over[:, None], 0.0, following)  # nothing follows: what stands there does not count
+    require_finite(X_next=following)
+    return Rows(features, paid, following, over)
 
 
-def feature_table(name: str, values: Any, num_features: int | None) -> Floats:
+def feature_table(name: str, values: Any, num_features: int | None, *, finite: bool = True) -> Floats:
     """Rows of features (n, D) in float64."""
-    table = _numbers(name, values)
+    table = _numbers(name, values, finite=finite)
     if table.ndim != 2 or not table.size or num_features not in (None, table.shape[1]):
         wanted = "D" if num_features is None else num_features
         raise ValueError(f"{name} must have shape (n, {wanted}) with at least one row and column, got {table.shape}")
     return table
 
 
-def _numbers(name: str, values: Any) -> Floats:
+def _numbers(name: str, values: Any, *, finite: bool = True) -> Floats:
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "biufO" or sparse.issparse(values):
@@ -162,7 +166,8 @@ def _numbers(name: str, values: Any) -> Floats:
         kind = getattr(values, "dtype", "no numbers")
         given = f"{type(values).__name__} ({kind})"
         raise ValueError(f"{name} must be an array of real numbers, not sparse, got {given}") from None
-    require_finite(**{name: array})
+    if finite:
+        require_finite(**{name: array})
     return array
 
 

@@ -119,7 +119,8 @@ def whiten(features: Floats, weights: Floats) -> Whitening:
     scale = np.sqrt(np.diag(gram))
     if not scale.all():
         raise ValueError(
-            f"features must not vanish: column {int(np.argmin(scale))} is zero wherever states have weight"
+            f"features must not vanish, but column {int(np.argmin(scale))} is zero in every state that has weight: "
+            "drop it, or give a state_distribution that sees it"
         )
     values = np.linalg.eigvalsh(gram / np.outer(scale, scale))
     if values[0] <= 1e-13 * values[-1]:

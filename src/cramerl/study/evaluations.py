@@ -61,10 +61,14 @@ def load_policy(policy: str) -> Any:
     raise ValueError(f"--policy must be 'uniform' or a .npy or .csv file, got {policy!r}")
 
 
-def named_features(text: str, num_states: int, *, bias: bool) -> NDArray[np.float64]:
-    """Features from text such as "tabular", "fourier:5" or "aggregation:20"."""
+def named_features(text: str, process: MarkovRewardProcess, *, bias: bool) -> NDArray[np.float64]:
+    """Features from text such as "tabular", "fourier:5" or "aggregation:20".
+
+    "tabular" has a feature for each state that the policy visits; nothing can be learned of the others.
+    """
+    num_states = process.num_states
     if text == "tabular":
-        return linear.tabular(num_states)
+        return linear.tabular(num_states)[:, process.stationary_distribution() > 0]
     name, _, number = text.partition(":")
     if name not in FEATURES or not number.isdecimal():
         allowed = "tabular, " + ", ".join(f"{known}:N" for known in FEATURES)
@@ -97,18 +101,37 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
 class LogColumns(NamedTuple):
     """Names of the columns of a log: features of the state and the next one, the reward, and where returns end."""
 
-    state: list[str]
+    state: list[str] | str
     reward: str
-    next_state: list[str]
+    next_state: list[str] | str
     terminated: str | None
 
 
 class LogEvaluation(NamedTuple):
-    """A fitted model and some states of the log to show it on, the constant feature included."""
+    """A fitted model, and the first states of the log to show it on, their constant feature included."""
 
     model: DistributionalLSTD
     columns: LogColumns
     states: NDArray[np.float64]
+
+
+def log_columns(path: Path, state: str, next_state: str, reward: str, terminated: str | None) -> LogColumns:
+    """Columns from words with commas between; a column named "terminated" is taken where none is named."""
+    from pyarrow import types
+    from pyarrow.parquet import read_schema
+
+    if not path.is_file():
+        raise ValueError(f"--data must be a Parquet file, got {path}")
+    schema = read_schema(path)
+
+    def split(text: str) -> list[str] | str:
+        """One column of lists goes by its name alone."""
+        lists = text in schema.names and types.is_nested(schema.field(text).type)
+        return text if lists else text.split(",")
+
+    if terminated is None and "terminated" in schema.names:
+        terminated = "terminated"
+    return LogColumns(split(state), reward, split(next_state), terminated)
 
 
 def evaluate_log(
@@ -156,18 +179,21 @@ def log_summary(found: LogEvaluation, rows: int = 8) -> str:
     mean = model.predict(states)
     low, median, high = (model.predict_quantile(states, level) for level in (0.05, 0.5, 0.95))
     worst = model.predict_cvar(states, 0.1)
-    lines = [f"{'row':>5}{'mean':>11}{'5%':>11}{'median':>11}{'95%':>11}{'CVaR 10%':>11}"]
+    mass = model.predict_masses(states).sum(axis=1)
+    names = ("mean", "5%", "median", "95%", "CVaR 10%", "mass")
+    lines = ["first states of the log", "".join([f"{'row':>5}", *(f"{name:>11}" for name in names)])]
     for i in range(len(states)):
-        cells = "".join(f"{column[i]:>11.4g}" for column in (mean, low, median, high, worst))
+        cells = "".join(f"{column[i]:>11.4g}" for column in (mean, low, median, high, worst, mass))
         lines.append(f"{i:>5}{cells}")
     size = f"{model.n_samples_:,} transitions, {model.n_features_in_} features, discount {model.discount}"
-    lines += [
-        "",
-        size,
-        f"support: {model.support_!r}",
-        f"residual {model.residual_:.1e}",
-        model.support_report_.sentence,
-    ]
+    ends = f"returns end where {found.columns.terminated!r} says so"
+    lines += ["", f"{size}; {ends if found.columns.terminated else 'no column says where returns end'}"]
+    lines += [f"support: {model.support_!r}", f"residual {model.residual_:.1e}", model.support_report_.sentence]
+    off = float(np.abs(model.predict_masses(found.states).sum(axis=1) - 1).max())
+    if off > 1e-6:
+        lines.append(
+            f"Total masses are off by up to {off:.2g}: the features cannot express a constant. Drop --no-bias."
+        )
     return "\n".join(lines)
 
 
