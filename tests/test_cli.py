@@ -144,6 +144,8 @@ def test_the_command_line_starts_without_heavy_libraries():
             ["evaluate", "FrozenLake-v1", "--policy", "best"],
             "--policy must be 'uniform' or a .npy or .csv file, got 'best'",
         ),
+        (["evaluate", "FrozenLake-v1", "--policy", "missing.npy"], "missing.npy"),
+        (["evaluate", "a:b:c"], "id of a tabular Gymnasium environment, got 'a:b:c'"),
         (["evaluate", "CartPole-v1"], "table env.unwrapped.P, got 'CartPole-v1'"),
         (["evaluate", "NoSuchGame-v0"], "id of a tabular Gymnasium environment"),
         (["evaluate", "queue", "--v-min", "3", "--v-max", "1"], "v_min must be less than v_max"),

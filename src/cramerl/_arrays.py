@@ -100,7 +100,7 @@ def host_reals(name: str, value: Any) -> np.ndarray:
         raise ValueError(f"{name} must be an array of real numbers, got {value!r}") from None
     if host.dtype.kind not in "iuf" or isinstance(known, np.ma.MaskedArray):
         raise ValueError(f"{name} must hold real numbers, got {value!r}")
-    return host.astype(np.float64)
+    return host.astype(np.float64, copy=False)
 
 
 def placement(xp: Any, value: Array) -> Any:

@@ -89,6 +89,9 @@ def test_no_contraction_is_promised_off_the_stationary_distribution():
         found = evaluate(process, random_features(6, 2, 0), SUPPORT, state_distribution=np.full(6, 1 / 6))
     assert found.certificate.contraction_guaranteed is None
     assert any("no contraction is guaranteed" in s for s in found.certificate.sentences)
+    assert found.certificate.bound_kind == "none"
+    assert found.certificate.distribution_bound is None
+    assert not any("Theorem 1:" in s for s in found.certificate.sentences)
 
 
 @pytest.mark.parametrize("normalisation", ["before", "after", "affine"])

@@ -276,7 +276,13 @@ BAD = {
     "rank": (lambda: evaluate(P6, np.ones((6, 2)), UNIFORM), "linearly independent .* rank 1 of 2"),
     "zero": (lambda: evaluate(P6, np.eye(6)[:, :2] * [1, 0], UNIFORM), "column 1 is zero"),
     "rows": (lambda: evaluate(P6, np.ones((5, 1)), UNIFORM), r"features must have shape \(6, D\), .* got \(5, 1\)"),
-    "nan": (lambda: evaluate(P6, np.full((6, 1), np.nan), UNIFORM), "features must be finite"),
+    "nan": (lambda: evaluate(P6, np.full((6, 1), np.nan), UNIFORM), "features must be finite, got nan"),
+    "many": (lambda: evaluate(P6, random_features(6, 7, 0), UNIFORM), "at most as many as the 6 states, got 7"),
+    "strings": (lambda: evaluate(P6, [["1"]] * 6, UNIFORM), "features must hold real numbers"),
+    "xi negative": (
+        lambda: evaluate(P6, tabular(6), UNIFORM, state_distribution=[1.5, -0.5, 0, 0, 0, 0]),
+        "a smallest entry of -0.5",
+    ),
     "text": (lambda: evaluate(P6, "abc", UNIFORM), "features must"),
     "normalisation": (
         lambda: evaluate(P6, tabular(6), UNIFORM, normalisation="never"),
@@ -288,7 +294,10 @@ BAD = {
         lambda: evaluate(P6, tabular(6), UNIFORM, state_distribution=[1.0]),
         r"state_distribution must have shape \(6,\)",
     ),
-    "xi sum": (lambda: evaluate(P6, tabular(6), UNIFORM, state_distribution=np.ones(6)), "sum to 1, got a sum of 6"),
+    "xi sum": (
+        lambda: evaluate(P6, tabular(6), UNIFORM, state_distribution=np.ones(6)),
+        "a smallest entry of 1 and a sum of 6",
+    ),
     "process": (lambda: evaluate(3, tabular(6), UNIFORM), "process must be a MarkovRewardProcess, got int"),  # pyright: ignore
     "support": (lambda: evaluate(P6, tabular(6), [0, 1]), "support must be a Support, got list"),  # pyright: ignore
     "initial": (

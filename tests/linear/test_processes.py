@@ -172,6 +172,33 @@ def test_stationary_distribution_of_a_grid_and_of_periodic_chains():
     np.testing.assert_allclose(two.stationary_distribution(), 0.5)
 
 
+def test_true_returns_keep_their_mass_at_a_discount_near_one():
+    """Mass is neither lost nor made by an update, so what rounding adds to it would stay for ever."""
+    process = MarkovRewardProcess([[0, 1], [1, 0]], [0.008, 0.003], 0.999)
+    support = Support([-1000.0, 0.0, 1000.0])
+    law = process.true_returns(support)
+    np.testing.assert_allclose(law.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(mean(support, law), process.true_values(), rtol=1e-8)
+
+
+def test_stored_zeros_are_not_ways_to_go():
+    stored = (np.array([1.0, 0.0, 0.0, 1.0]), (np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])))
+    with pytest.raises(ValueError, match="got 2 sets"):
+        MarkovRewardProcess(sparse.csr_array(stored, shape=(2, 2)), [1.0, 0.0], 0.5).stationary_distribution()
+
+
+def test_a_process_does_not_change_with_what_it_was_made_of():
+    P, rewards = np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([1.0, 0.0])
+    chain = sparse.csr_array(P)
+    processes = [MarkovRewardProcess(P, rewards, 0.5), MarkovRewardProcess(chain, rewards, 0.5)]
+    before = [p.true_values() for p in processes]
+    P[0], rewards[0], chain.data[:] = [1.0, 0.0], 99.0, 0.0
+    for process, values in zip(processes, before, strict=True):
+        np.testing.assert_array_equal(process.true_values(), values)
+        with pytest.raises(ValueError, match="read-only"):
+            process.transition.data[0] = 0.0
+
+
 def test_transient_states_get_nothing():
     process = MarkovRewardProcess([[0.5, 0.5, 0], [0, 0, 1], [0, 1, 0]], [0, 0, 0], 0.5)
     np.testing.assert_allclose(process.stationary_distribution(), [0, 0.5, 0.5])
@@ -194,7 +221,7 @@ BAD = {
     ),
     "negative": (lambda: MarkovRewardProcess([[1.5, -0.5], [0.5, 0.5]], [0, 0], 0.5), "finite probabilities >= 0"),
     "nan": (lambda: MarkovRewardProcess([[np.nan, 0.5], [0.5, 0.5]], [0, 0], 0.5), "finite probabilities >= 0"),
-    "text": (lambda: MarkovRewardProcess("ab", [0, 0], 0.5), "transition must be a matrix of numbers"),
+    "text": (lambda: MarkovRewardProcess("ab", [0, 0], 0.5), "transition must hold real numbers"),
     "discount": (lambda: MarkovRewardProcess(P2, [0, 0], 1.0), r"discount must lie in \[0, 1\), got 1.0"),
     "discount nan": (lambda: MarkovRewardProcess(P2, [0, 0], np.nan), r"discount must lie in \[0, 1\)"),
     "rewards length": (lambda: MarkovRewardProcess(P2, [0, 0, 0], 0.5), "one entry for each of the 2 states, got 3"),
@@ -204,6 +231,14 @@ BAD = {
         r"rewards of state 1 must be \(value, probability\)",
     ),
     "pair sum": (lambda: MarkovRewardProcess(P2, [[(1.0, 0.5)], [(1.0, 1.0)]], 0.5), "reward probabilities of state 0"),
+    "pair nan": (
+        lambda: MarkovRewardProcess(P2, [[(1.0, np.nan)], [(1.0, 1.0)]], 0.5),
+        "reward probabilities of state 0",
+    ),
+    "policy nan": (
+        lambda: MarkovRewardProcess.from_mdp(np.full((2, 1, 2), 0.5), [0, 0], [[np.nan], [1]], 0.5),
+        "policy must hold finite real numbers",
+    ),
     "outcomes none": (lambda: MarkovRewardProcess.from_outcomes([], 0.5), "at least one"),
     "outcomes sum": (
         lambda: MarkovRewardProcess.from_outcomes([(1.0, 0.4 * np.array(P2))], 0.5),

@@ -513,3 +513,10 @@ def test_bad_arguments_of_runs():
 def test_everything_public_says_what_it_does():
     for name, member in inspect.getmembers(LinearTD):
         assert name.startswith("_") or member.__doc__, name
+
+
+def test_what_follows_the_end_does_not_count():
+    learners = [LinearTD(Support([0.0, 1.0, 2.0]), 2, 0.9) for _ in range(2)]
+    for learner, unknown in zip(learners, (0.5, np.nan), strict=True):
+        learner.update([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0], [[0.0, 1.0], [unknown, unknown]], [False, True])
+    np.testing.assert_array_equal(learners[0].weights, learners[1].weights)

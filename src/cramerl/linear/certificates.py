@@ -45,7 +45,7 @@ class Certificate:
         contraction_guaranteed: factor of the Cramér norm per step that theory promises; None without stationarity.
         contraction_observed: largest eigenvalue modulus of the iteration.
         distribution_bound: squared Cramér error of the laws, and the bound on it (Theorem 1).
-        bound_kind: "theorem 1", or "replacement" where the paper's bound is not valid.
+        bound_kind: "theorem 1", "replacement" where the paper's bound is not valid, or "none" without stationarity.
         value_bound: squared error of the means, and the bound on it (Theorem 2).
         value_constant: the constant of Theorem 2, v_max - v_min.
         lstd_values: (S,) what LSTD says of the mean returns, with the same features.
@@ -95,7 +95,7 @@ def certify(problem: Problem, weights: Floats) -> Certificate:
     lstd, reason = _lstd(problem, in_span, can_clip)
     values = problem.features @ (weights @ problem.support.atoms) + _offset(problem) * problem.support.atoms.sum()
     gap = float(np.abs(values - lstd).max())
-    reference = reference_law(problem.process)
+    reference = reference_law(problem.process) if problem.stationary else None
     exact = in_span or problem.normalisation != "after"
     bounds = (None, None) if reference is None else _bounds(problem, weights, *reference, exact)
     facts = {
@@ -107,7 +107,7 @@ def certify(problem: Problem, weights: Floats) -> Certificate:
         "contraction_guaranteed": math.sqrt(problem.process.discount) if problem.stationary else None,
         "contraction_observed": _spectral_radius(problem),
         "distribution_bound": bounds[0],
-        "bound_kind": "theorem 1" if exact else "replacement",
+        "bound_kind": "none" if not problem.stationary else "theorem 1" if exact else "replacement",
         "value_bound": bounds[1],
         "value_constant": problem.support.v_max - problem.support.v_min,
         "lstd_values": lstd,
@@ -246,14 +246,16 @@ def _mass_leak(problem: Problem) -> float:
 
 def _sentences(problem: Problem, facts: dict[str, Any]) -> tuple[str, ...]:
     say = []
+    if not problem.stationary:
+        say.append("The state distribution is not stationary: convergence and the bounds are not guaranteed.")
     if facts["constant_in_span"]:
         say.append("The constant function is in the span of the features: every state has total mass one.")
     else:
         say.append(
             f"The constant function is not in the span of the features (distance {facts['constant_distance']:.2g}): "
             + {
-                "before": "masses differ from one, but the guarantees below hold all the same.",
-                "affine": "unit mass comes from the model, and the guarantees below hold all the same.",
+                "before": "masses differ from one, which Theorem 1 allows here.",
+                "affine": "unit mass comes from the model, which Theorem 1 allows.",
                 "after": "masses differ from one, and the paper's bound does not hold; a valid one replaces it.",
             }[problem.normalisation]
         )
@@ -286,6 +288,8 @@ def _sentences(problem: Problem, facts: dict[str, Any]) -> tuple[str, ...]:
 
 def _bound_sentences(facts: dict[str, Any]) -> list[str]:
     bound, values = facts["distribution_bound"], facts["value_bound"]
+    if facts["bound_kind"] == "none":
+        return []
     if bound is None:
         return ["The bounds of Theorems 1 and 2 were not computed: too many states for a reference law."]
     name = "Theorem 1" if facts["bound_kind"] == "theorem 1" else "The bound that replaces Theorem 1's"

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from cramerl._arrays import host_reals
+from cramerl._checks import require_choice, require_finite
 from cramerl.cramer import cramer_distance_sq
 from cramerl.linear.certificates import Certificate, certify
 from cramerl.linear.operators import Floats
@@ -158,7 +160,7 @@ def evaluate(
 
     Args:
         process: a `MarkovRewardProcess`.
-        features: (S, D), linearly independent.
+        features: (S, D), linearly independent; kept by the result, not copied.
         support: K atoms.
         normalisation: how the total mass is kept. "before" (normalise, then back up) holds its guarantees for every
             feature matrix; "after" is the paper's process with its constant put right; "affine" has unit mass by
@@ -175,8 +177,8 @@ def evaluate(
     Reference:
         Theorem 1 of the paper, corrected.
     """
-    _require_choice("method", method, METHODS)
-    if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
+    require_choice("method", method, METHODS)
+    if isinstance(tol, bool) or not isinstance(tol, (int, float, np.number)) or not 0 < tol < 1:
         raise ValueError(f"tol must lie in (0, 1), got {tol!r}")
     problem = make_problem(process, features, support, normalisation, state_distribution)
     found = solve(process_system(problem), method, tol, process.discount)
@@ -267,7 +269,7 @@ def make_problem(
     state_distribution: ArrayLike | None,
 ) -> Problem:
     """Check what is asked, and whiten the features."""
-    _require_choice("normalisation", normalisation, NORMALISATIONS)
+    require_choice("normalisation", normalisation, NORMALISATIONS)
     if not isinstance(process, MarkovRewardProcess):
         raise ValueError(f"process must be a MarkovRewardProcess, got {type(process).__name__}")
     if not isinstance(support, Support):
@@ -290,26 +292,20 @@ def make_problem(
 
 def _features(features: Any, num_states: int) -> Floats:
     values = features.toarray() if sparse.issparse(features) else features
-    try:
-        phi = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("features must be an array of real numbers") from None
+    phi = host_reals("features", values)
     if phi.ndim != 2 or phi.shape[0] != num_states or phi.shape[1] == 0:
         raise ValueError(f"features must have shape ({num_states}, D), one row for each state, got {phi.shape}")
-    if not np.isfinite(phi).all():
-        raise ValueError("features must be finite")
+    require_finite(features=phi)
+    if phi.shape[1] > num_states:
+        raise ValueError(f"features must be at most as many as the {num_states} states, got {phi.shape[1]} columns")
     return phi
 
 
 def _distribution(weights: ArrayLike, num_states: int) -> Floats:
-    xi = np.asarray(weights, dtype=np.float64)
+    xi = np.array(host_reals("state_distribution", weights))
     if xi.shape != (num_states,):
         raise ValueError(f"state_distribution must have shape ({num_states},), got {xi.shape}")
-    if not np.isfinite(xi).all() or (xi < 0).any() or abs(xi.sum() - 1) > 1e-8:
-        raise ValueError(f"state_distribution must be >= 0 and sum to 1, got a sum of {xi.sum():.12g}")
+    if not (xi >= 0).all() or not abs(xi.sum() - 1) <= 1e-8:
+        given = f"a smallest entry of {xi.min():.12g} and a sum of {xi.sum():.12g}"
+        raise ValueError(f"state_distribution must be >= 0 and sum to 1, got {given}")
     return xi
-
-
-def _require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cramerl._arrays import host_reals
 from cramerl.linear.operators import Floats
 
 
@@ -102,7 +103,7 @@ def random_features(num_states: int, num_features: int, seed: int) -> Floats:
 
 def with_bias(features: ArrayLike) -> Floats:
     """The features with a constant one put first, which makes every guarantee hold in its strongest form."""
-    values = np.asarray(features, dtype=np.float64)
+    values = host_reals("features", features)
     if values.ndim != 2:
         raise ValueError(f"features must have shape (S, D), got {values.shape}")
     return np.concatenate([np.ones((len(values), 1)), values], axis=1)
@@ -120,7 +121,7 @@ def _unit_box(coordinates: ArrayLike) -> Floats:
 
 
 def _points(name: str, values: ArrayLike) -> Floats:
-    points = np.asarray(values, dtype=np.float64)
+    points = host_reals(name, values)
     points = points[:, None] if points.ndim == 1 else points
     if points.ndim != 2 or not points.size or not np.isfinite(points).all():
         raise ValueError(f"{name} must be finite, of shape (S,) or (S, C), got shape {np.shape(values)}")

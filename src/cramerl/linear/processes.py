@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from cramerl._arrays import host_reals
 from cramerl.linear.operators import (
     Branches,
     Floats,
@@ -226,7 +227,8 @@ class MarkovRewardProcess:
     def transition(self) -> Sparse:
         """(S, S) sparse transition matrix."""
         if self._transition is None:
-            self._transition = sparse.csr_array(self.branches.gather(self.branches.next_law))
+            self._transition = sparse.csr_array(self.branches.gather(self.branches.next_law), copy=True)
+            self._transition.data.flags.writeable = False
         return self._transition
 
     @property
@@ -274,11 +276,12 @@ class MarkovRewardProcess:
         ended = projected_terminal_law(self.branches, support)
         going = self.branches.going_on()
 
+        # Solve for the difference to an even law of mass one. It has mass zero, where the update contracts; what
+        # rounding adds to the mass would not die out, and is taken out.
         def update(masses: Floats) -> Floats:
-            return projected_bellman_update(going, support, masses)
+            return projected_bellman_update(going, support, masses - masses.mean(axis=1, keepdims=True))
 
-        # Solve for the difference to an even law of mass one: it has mass zero, where the update contracts.
-        constant = update(even) + ended - even
+        constant = projected_bellman_update(going, support, even) + ended - even
         return even + solve_fixed_point(update, constant, 1e-13, max_products=100_000).solution
 
     def return_range(self) -> tuple[float, float]:
@@ -332,13 +335,14 @@ def _require_finite(name: str, values: Floats) -> None:
 
 
 def _square(name: str, matrix: Any) -> Sparse:
-    try:
-        law: Sparse = sparse.csr_array(matrix if sparse.issparse(matrix) else np.asarray(matrix, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a matrix of numbers, dense or scipy.sparse, got {matrix!r}") from None
+    given = matrix if sparse.issparse(matrix) else host_reals(name, matrix)
+    if given.dtype.kind not in "biuf" or len(given.shape) != 2:
+        raise ValueError(f"{name} must be a matrix of real numbers, dense or scipy.sparse, got {matrix!r}")
+    law: Sparse = sparse.csr_array(given, copy=True)
     if len(law.shape) != 2 or law.shape[0] != law.shape[1] or law.shape[0] == 0:
         raise ValueError(f"{name} must be square, got shape {law.shape}")
     law = law.astype(np.float64)
+    law.eliminate_zeros()  # a stored zero is not a way to go
     if not np.isfinite(law.data).all() or (law.data < 0).any():
         raise ValueError(f"{name} must hold finite probabilities >= 0, got {law.data[~(law.data >= 0)][:1]}")
     return law
@@ -361,8 +365,8 @@ def _require_stochastic(name: str, law: Sparse) -> None:
 def _state_rewards(rewards: Any, num_states: int) -> tuple[NDArray[np.intp], Floats, Floats]:
     """(states, values, probabilities), one entry for each reward that can follow each state."""
     try:
-        plain = np.asarray(rewards, dtype=np.float64)
-    except (TypeError, ValueError):
+        plain = np.array(host_reals("rewards", rewards))
+    except ValueError:
         plain = None
     if plain is not None and plain.ndim == 1:
         if len(plain) != num_states:
@@ -373,10 +377,10 @@ def _state_rewards(rewards: Any, num_states: int) -> tuple[NDArray[np.intp], Flo
     states, values, probabilities = [], [], []
     for state, pairs in enumerate(rewards):
         try:
-            law = np.asarray(pairs, dtype=np.float64).reshape(len(pairs), 2)
+            law = host_reals("rewards", pairs).reshape(len(pairs), 2)
         except (TypeError, ValueError):
             raise ValueError(f"rewards of state {state} must be (value, probability) pairs, got {pairs!r}") from None
-        if (law[:, 1] < 0).any() or abs(law[:, 1].sum() - 1) > _ROW_SUM_TOLERANCE:
+        if not (law[:, 1] >= 0).all() or not abs(law[:, 1].sum() - 1) <= _ROW_SUM_TOLERANCE:
             given = law[:, 1].tolist()
             raise ValueError(f"reward probabilities of state {state} must be >= 0 and sum to 1, got {given}")
         law = law[law[:, 1] > 0]
@@ -404,6 +408,8 @@ def _policy(policy: Any, num_states: int, num_actions: int) -> Floats:
             raise ValueError(f"policy must be an array or 'uniform', got {policy!r}")
         return np.full((num_states, num_actions), 1.0 / num_actions)
     given = np.asarray(policy)
+    if given.dtype.kind not in "iuf" or not np.isfinite(given).all():
+        raise ValueError(f"policy must hold finite real numbers, got dtype {given.dtype}")
     if given.shape == (num_states,) and given.dtype.kind in "iu":
         if given.min() < 0 or given.max() >= num_actions:
             raise ValueError(

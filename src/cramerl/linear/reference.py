@@ -38,10 +38,11 @@ def reference_law(process: MarkovRewardProcess) -> tuple[Support, Floats] | None
     ended = np.zeros((len(branches.states), grid.num_atoms))
     ended[:, 0] = branches.ends * branches.mass
 
+    # As in `MarkovRewardProcess.true_returns`: the difference to an even law has mass zero, and is kept there.
     def update(masses: Floats) -> Floats:
-        return branches.gather(move(going.next_law @ masses))
+        return branches.gather(move(going.next_law @ (masses - masses.mean(axis=1, keepdims=True))))
 
-    constant = update(start) + branches.gather(move(ended)) - start
+    constant = branches.gather(move(going.next_law @ start)) + branches.gather(move(ended)) - start
     return grid, start + solve_fixed_point(update, constant, 1e-10, max_products=5000).solution
 
 

@@ -272,22 +272,29 @@ class LinearTD:
             target += even - target.mean(axis=1, keepdims=True)
         return target
 
-    def _features(self, name: str, values: ArrayLike) -> Floats:
+    def _features(self, name: str, values: ArrayLike, *, finite: bool = True) -> Floats:
         phi = _floats(name, values)
         require_last_axis(self.num_features, "the features", **{name: phi})
-        require_finite(**{name: phi})
+        if finite:
+            require_finite(**{name: phi})
         return phi
 
     def _batch(
         self, features: ArrayLike, rewards: ArrayLike, next_features: ArrayLike, terminated: ArrayLike | None
     ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """The transitions as (n, D), (n,), (n, D) and (n,) arrays, checked."""
-        phi, following = self._features("features", features), self._features("next_features", next_features)
+        phi, following = (
+            self._features("features", features),
+            self._features("next_features", next_features, finite=False),
+        )
         if phi.ndim > 2 or phi.shape[0] == 0:
             allowed = f"(n, {self.num_features}) with n >= 1, or ({self.num_features},)"
             raise ValueError(f"features must have shape {allowed}, got {phi.shape}")
         _require_shape("next_features", following, phi.shape, "features")
         r, ended = _outcomes(rewards, terminated, phi.shape[:-1], "features")
+        if ended.any():
+            following = np.where(ended[..., None], 0.0, following)  # nothing follows: what stands there does not count
+        require_finite(next_features=following)
         return np.atleast_2d(phi), np.atleast_1d(r), np.atleast_2d(following), np.atleast_1d(ended)
 
     def _initial(self, weights: ArrayLike | None) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,13 +40,15 @@ def named_process(name: str, policy: str, discount: float) -> MarkovRewardProces
         if policy != "uniform":
             raise ValueError(f"--policy must be left out for {name}, which has no actions, got {policy!r}")
         return EXAMPLES[name](discount=discount)
-    from gymnasium.error import Error
+    import gymnasium
 
     try:
-        return MarkovRewardProcess.from_gymnasium(name, load_policy(policy), discount)
-    except Error as error:
+        gymnasium.spec(name)
+    except (gymnasium.error.Error, ValueError) as error:
         known = ", ".join(EXAMPLES)
-        raise ValueError(f"process must be {known} or the id of a tabular Gymnasium environment: {error}") from None
+        given = f"got {name!r} ({error})"
+        raise ValueError(f"process must be {known} or the id of a tabular Gymnasium environment, {given}") from None
+    return MarkovRewardProcess.from_gymnasium(name, load_policy(policy), discount)
 
 
 def load_policy(policy: str) -> Any:
@@ -53,12 +56,18 @@ def load_policy(policy: str) -> Any:
     if policy == "uniform":
         return policy
     path = Path(policy)
-    if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False)
-    if path.suffix == ".csv":
-        table = np.loadtxt(path, delimiter=",")
-        return table.astype(int) if table.ndim == 1 else table
-    raise ValueError(f"--policy must be 'uniform' or a .npy or .csv file, got {policy!r}")
+    if path.suffix not in (".npy", ".csv"):
+        raise ValueError(f"--policy must be 'uniform' or a .npy or .csv file, got {policy!r}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # an empty file only warns
+            table = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, EOFError, UserWarning):
+        raise ValueError(f"--policy must be a file of numbers, got {policy!r}, which cannot be read as such") from None
+    whole = table.ndim == 1 and table.dtype.kind == "f" and (table == np.floor(table)).all()
+    return table.astype(int) if whole else table  # a .csv file cannot say that its numbers are integers
 
 
 def named_features(text: str, process: MarkovRewardProcess, *, bias: bool) -> NDArray[np.float64]:
