@@ -46,6 +46,7 @@ def test_verify_reproduces_the_errata(tmp_path):
     assert "33 claims" in result.stdout
     assert "10e" in (tmp_path / "claims.json").read_text()
     assert (tmp_path / "claims.html").read_text().lower().startswith("<!doctype html>")
+    assert len(json.loads(run("verify", "--json").stdout)["claims"]) == 33
 
 
 def test_verify_fails_when_a_figure_moves(tmp_path):
@@ -106,6 +107,7 @@ def test_evaluate_a_log(tmp_path):
     result = run("evaluate", *arguments, "--out", str(tmp_path))
     assert result.returncode == 0, result.stderr
     assert "20,000 transitions" in result.stdout
+    assert "Mean returns equal those of ordinary LSTD" in result.stdout
     written = json.loads((tmp_path / "evaluation.json").read_text())
     masses = np.array([1.0, 0.5]) @ np.array(written["weights"])
     assert masses.sum() == pytest.approx(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import io
+import json
 import os
 import shutil
 import signal
@@ -93,8 +94,9 @@ def _add_verify(commands: Any) -> None:
         "figure, and whether it holds, holds with a correction, or is false (with a counterexample). Exit status 1 if "
         "a figure is not what it should be.",
     )
-    verify.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
-    verify.add_argument("--html", type=Path, metavar="FILE", help="also write a page to read in a browser")
+    for kind, what in (("json", "the figures as JSON"), ("html", "a page to read in a browser")):
+        words = f"also write {what}; without FILE, print it in place of the table"
+        verify.add_argument(f"--{kind}", nargs="?", const="-", metavar="FILE", help=words)
     verify.set_defaults(run=_verify)
 
 
@@ -189,14 +191,13 @@ def _verify(options: argparse.Namespace) -> int:
     _progress("recomputing the paper's claims ...")
     found = claims.verify()
     _progress("")
-    if options.json:
-        records.write_json(options.json, claims.to_json(found))
-    if options.html:
-        records.write_text(options.html, claims.to_html(found))
-    print(claims.format_table(found, shutil.get_terminal_size((100, 24)).columns))
-    for path in (options.json, options.html):
-        if path:
-            print(f"wrote {path}")
+    wanted = [(options.json, json.dumps(claims.to_json(found), indent=2)), (options.html, claims.to_html(found))]
+    printed = [text for place, text in wanted if place == "-"]
+    written = [records.write_text(Path(place), text) for place, text in wanted if place not in (None, "-")]
+    for text in printed or [claims.format_table(found, shutil.get_terminal_size((100, 24)).columns)]:
+        print(text)
+    for path in written:
+        print(f"wrote {path}", file=sys.stderr if printed else sys.stdout)
     return 0 if all(claim.passed for claim in found) else 1
 
 

@@ -431,6 +431,27 @@ BAD_DATA = {
 }
 
 
+@pytest.mark.parametrize("normalisation", ["before", "after", "affine"])
+def test_certificate(normalisation):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 300, 2))
+    rewards, ended = rng.uniform(-1, 1, 300), rng.random(300) < 0.1
+    wide, narrow = Support.uniform(-20, 20, 21), Support.uniform(-1, 1, 21)
+    biased = [features.with_bias(a) for a in (X, Y)]
+    good = lstd.DistributionalLSTD(wide, 0.8, normalisation=normalisation).fit(biased[0], rewards, biased[1], ended)
+    assert good.certificate_.constant_distance < 1e-6
+    assert good.certificate_.lstd_gap < 1e-10
+    bare = lstd.DistributionalLSTD(wide, 0.8, normalisation=normalisation).fit(X, rewards, Y, ended)
+    assert bare.certificate_.constant_distance > 0.5
+    plain = np.linalg.solve(X.T @ (X - 0.8 * Y * ~ended[:, None]), X.T @ rewards)
+    expected = np.sqrt(np.mean((bare.predict(X) - X @ plain) ** 2))  # the atoms are centred: the same model for affine
+    assert bare.certificate_.lstd_gap == pytest.approx(expected, abs=1e-12)
+    model = lstd.DistributionalLSTD(narrow, 0.8, normalisation=normalisation)
+    clipped = model.fit(biased[0], rewards, biased[1], ended).certificate_
+    assert clipped.lstd_gap > 1e-3
+    assert any("clipped" in sentence for sentence in clipped.sentences)
+
+
 def test_what_follows_the_end_does_not_count():
     X, rewards, ended = [[1.0], [2.0]], [0.0, 1.0], [False, True]
     known = lstd.DistributionalLSTD(discount=0.5).fit(X, rewards, [[2.0], [7.0]], ended)

@@ -13,7 +13,7 @@ from cramerl.linear.features import (
     with_bias,
 )
 from cramerl.linear.logs import fit_logs, read_minari, read_parquet
-from cramerl.linear.lstd import DistributionalLSTD, SupportReport
+from cramerl.linear.lstd import DistributionalLSTD, LogCertificate, SupportReport
 from cramerl.linear.processes import MarkovRewardProcess, Transitions
 from cramerl.linear.reference import suggest_support
 from cramerl.linear.td import LinearTD, StepSize
@@ -25,6 +25,7 @@ __all__ = [
     "Evaluation",
     "Iterate",
     "LinearTD",
+    "LogCertificate",
     "MarkovRewardProcess",
     "StepSize",
     "SupportReport",

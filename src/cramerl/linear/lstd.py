@@ -25,8 +25,10 @@ from cramerl.linear.operators import Floats
 from cramerl.linear.samples import (
     MOST_NUMBERS,
     Data,
+    LogCertificate,
     Rows,
     SupportReport,
+    certify,
     choose_support,
     data_whitening,
     feature_table,
@@ -72,6 +74,7 @@ class DistributionalLSTD:
         residual_: norm, weighted by the data, of what one more step of the process would change.
         support_: the atoms in use.
         support_report_: a ``SupportReport``: what they cut off.
+        certificate_: a ``LogCertificate``: constant, conditioning, gap to LSTD; None if the data was used in passes.
         n_features_in_: D.
         n_samples_: transitions seen.
 
@@ -85,6 +88,7 @@ class DistributionalLSTD:
     weights_: Floats
     residual_: float
     support_report_: SupportReport
+    certificate_: LogCertificate | None
     _data: Data | None = None
 
     def __init__(
@@ -167,9 +171,17 @@ class DistributionalLSTD:
 
     def __getattr__(self, name: str) -> Any:
         # What the fixed point says is found when it is first asked for.
-        if name in ("weights_", "residual_", "support_report_") and self._data is not None:
+        if name in ("weights_", "residual_", "support_report_", "certificate_") and self._data is not None:
             return vars(self.solve())[name]
-        fitted = ("weights_", "residual_", "support_report_", "support_", "n_features_in_", "n_samples_")
+        fitted = (
+            "weights_",
+            "residual_",
+            "support_report_",
+            "certificate_",
+            "support_",
+            "n_features_in_",
+            "n_samples_",
+        )
         if name in fitted:
             raise NotFittedError(
                 f"{name} is known after fit or partial_fit only: this {type(self).__name__} has no data"
@@ -249,7 +261,7 @@ class DistributionalLSTD:
         require_scale("regularisation", self.regularisation, zero_allowed=True)
 
     def _take(self, data: Data) -> None:
-        for stale in ("weights_", "residual_", "support_report_"):
+        for stale in ("weights_", "residual_", "support_report_", "certificate_"):
             vars(self).pop(stale, None)
         self._data, self._discount = data, data.discount
         self.support_, self.n_features_in_, self.n_samples_ = data.support, len(data.total), data.num_samples
@@ -278,6 +290,7 @@ class DistributionalLSTD:
         self.weights_, self.residual_ = whitening.inverse @ found.weights, found.residual
         self._offset = 1.0 / data.support.num_atoms if normalisation == "affine" else 0.0
         self.support_report_ = data.report(self.weights_, normalisation)
+        self.certificate_ = certify(data, whitening, self.weights_, normalisation, float(self.regularisation))
         return self
 
 

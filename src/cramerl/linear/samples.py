@@ -129,6 +129,52 @@ class Data:
         return SupportReport(share, below, above, say)
 
 
+class LogCertificate(NamedTuple):
+    """What can be said of a solution when only data is known, not the process behind it.
+
+    Attributes:
+        constant_distance: distance of the constant function to the span of the features, over the data.
+        gram_condition: condition number of the features' Gram matrix, columns scaled to the same size.
+        lstd_gap: root mean square, over the data, of the difference between the means and those of ordinary LSTD.
+        sentences: in plain words.
+    """
+
+    constant_distance: float
+    gram_condition: float
+    lstd_gap: float
+    sentences: tuple[str, ...]
+
+
+def certify(
+    data: Data, whitening: Whitening, weights: Floats, normalisation: Normalisation, regularisation: float
+) -> LogCertificate | None:
+    """Certificate of weights (D, K) found from moments; None where these were too large to keep."""
+    if data.collector is None:
+        return None
+    moments, n, d = data.collector.moments(), data.num_samples, len(data.total)
+    vector, base = moments.lstd_vector / n, 0.0
+    if normalisation == "affine":  # LSTD of the model u'z + features
+        base = float(data.support.atoms.mean())
+        vector = vector + base * (moments.discounts @ moments.inflows - data.total) / n
+    gram = data.gram / n
+    plain = np.linalg.solve(gram + regularisation * np.eye(d) - moments.lstd_matrix / n, vector)
+    difference = weights @ data.support.atoms - plain
+    gap = float(np.sqrt(max(0.0, difference @ gram @ difference)))
+    distance = float(np.sqrt(max(0.0, 1.0 - whitening.constant @ whitening.constant)))
+    in_span = distance < 1e-6 or normalisation == "affine"
+    say = ["A constant is in the span of the features: every law has total mass one."]
+    if not in_span:
+        say = [f"No combination of the features is constant (distance {distance:.2g}): add a column of ones."]
+    say.append(f"The features' Gram matrix has condition number {whitening.condition:.3g}.")
+    if gap <= 1e-8 * max(1.0, abs(data.support.v_min), abs(data.support.v_max)):
+        say.append("Mean returns equal those of ordinary LSTD on the same data.")
+    else:
+        why = "returns beyond the support are clipped" if in_span else "the missing constant, or clipping"
+        say.append(f"Mean returns differ from ordinary LSTD's by {gap:.3g} (root mean square): {why}.")
+    say.append("How far from the truth is not known: bounds need the process behind the log.")
+    return LogCertificate(distance, whitening.condition, gap, tuple(say))
+
+
 def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: int | None = None) -> Rows:
     """Rows from what a caller gave, checked."""
     features = feature_table("X", X, num_features)

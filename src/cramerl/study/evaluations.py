@@ -198,11 +198,7 @@ def log_summary(found: LogEvaluation, rows: int = 8) -> str:
     ends = f"returns end where {found.columns.terminated!r} says so"
     lines += ["", f"{size}; {ends if found.columns.terminated else 'no column says where returns end'}"]
     lines += [f"support: {model.support_!r}", f"residual {model.residual_:.1e}", model.support_report_.sentence]
-    off = float(np.abs(model.predict_masses(found.states).sum(axis=1) - 1).max())
-    if off > 1e-6:
-        lines.append(
-            f"Total masses are off by up to {off:.2g}: the features cannot express a constant. Drop --no-bias."
-        )
+    lines += model.certificate_.sentences if model.certificate_ else ()
     return "\n".join(lines)
 
 
@@ -217,6 +213,7 @@ def write_log_evaluation(found: LogEvaluation, folder: Path) -> list[Path]:
         "transitions": model.n_samples_,
         "residual": model.residual_,
         "support_report": model.support_report_._asdict(),
+        "certificate": model.certificate_._asdict() if model.certificate_ else None,
         "weights": model.weights_.tolist(),
     }
     figure, ax = plots.new_figure(1)
