@@ -13,12 +13,14 @@ HOUSE = [
     *(
         "linear.stationary",
         "linear.operators",
+        "linear.inputs",
         "linear.processes",
         "linear.features",
         "linear.examples",
         "linear.reference",
     ),
     *(
+        "linear.whitening",
         "linear.systems",
         "linear.solve",
         "linear.certificates",

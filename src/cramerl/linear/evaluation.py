@@ -20,7 +20,8 @@ from cramerl.linear.certificates import Certificate, certify
 from cramerl.linear.operators import Floats
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.linear.solve import METHODS, Method, solve
-from cramerl.linear.systems import NORMALISATIONS, Normalisation, Problem, process_system, state_space_system, whiten
+from cramerl.linear.systems import NORMALISATIONS, Normalisation, Problem, process_system, state_space_system
+from cramerl.linear.whitening import whiten
 from cramerl.measures import cvar, nearest_distribution, quantile
 from cramerl.supports import Support
 

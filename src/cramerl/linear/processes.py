@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from cramerl._arrays import host_reals
+from cramerl._checks import require_finite
+from cramerl.linear.inputs import (
+    action_matrices,
+    policy_table,
+    require_discount,
+    require_stochastic,
+    square_matrix,
+    state_rewards,
+    stochastic_matrix,
+    table_entries,
+)
 from cramerl.linear.operators import (
     Branches,
     Floats,
@@ -20,8 +30,6 @@ from cramerl.linear.operators import (
 )
 from cramerl.linear.stationary import stationary_distribution
 from cramerl.supports import Support
-
-_ROW_SUM_TOLERANCE = 1e-8
 
 
 class Transitions(NamedTuple):
@@ -58,13 +66,13 @@ class MarkovRewardProcess:
     """
 
     def __init__(self, transition: Any, rewards: Any, discount: float):
-        law = _stochastic("transition", transition)
-        states, values, probabilities = _state_rewards(rewards, law.shape[0])
+        law = stochastic_matrix("transition", transition)
+        states, values, probabilities = state_rewards(rewards, law.shape[0])
         if len(states) == law.shape[0]:
             next_law = law
         else:
             next_law = sparse.csr_array(law[states].multiply(probabilities[:, None]))
-        discounts, ends = np.full(len(values), _discount(discount)), np.zeros(len(values), dtype=bool)
+        discounts, ends = np.full(len(values), require_discount(discount)), np.zeros(len(values), dtype=bool)
         self._set(Branches(states, values, discounts, ends, next_law), discount)
 
     @classmethod
@@ -75,7 +83,7 @@ class MarkovRewardProcess:
             outcomes: pairs (reward, P_r) with P_r(x, x') = Pr(R = r, X' = x' | x); the P_r sum to a stochastic matrix.
             discount: in [0, 1).
         """
-        pairs = [(float(reward), _square("outcomes", matrix)) for reward, matrix in outcomes]
+        pairs = [(float(reward), square_matrix("outcomes", matrix)) for reward, matrix in outcomes]
         if not pairs:
             raise ValueError("outcomes must hold at least one (reward, matrix) pair, got none")
         if len({matrix.shape for _, matrix in pairs}) > 1:
@@ -100,9 +108,9 @@ class MarkovRewardProcess:
             policy: (S, A) probabilities, (S,) actions, or "uniform".
             discount: in [0, 1).
         """
-        by_action = _action_matrices(transitions, policy)
+        by_action = action_matrices(transitions, policy)
         num_states, num_actions = by_action[0].shape[0], len(by_action)
-        choice = _policy(policy, num_states, num_actions)
+        choice = policy_table(policy, num_states, num_actions)
         reward = np.asarray(rewards, dtype=np.float64)
         shapes = [(num_states,), (num_states, num_actions), (num_states, num_actions, num_states)]
         if reward.shape not in shapes:
@@ -152,9 +160,9 @@ class MarkovRewardProcess:
             starts = np.asarray(env.unwrapped.initial_state_distrib)  # pyright: ignore[reportAttributeAccessIssue]
         finally:
             env.close()
-        x, action, y, reward, probability, ended = _table_entries(table)
+        x, action, y, reward, probability, ended = table_entries(table)
         num_states, num_actions = len(table), 1 + int(action.max())
-        probability = probability * _policy(policy, num_states, num_actions)[x, action]
+        probability = probability * policy_table(policy, num_states, num_actions)[x, action]
         final = np.unique(y[ended])
         keep = ~np.isin(x, final)
         # A final state is left with nothing: for itself if absorbing, else for a new episode.
@@ -190,7 +198,7 @@ class MarkovRewardProcess:
         ended: NDArray[Any] | None = None,
     ) -> Self:
         """Group entries Pr(R = r, X' = x' | x) by state, reward and whether the return ends."""
-        _require_finite("rewards", rewards)
+        require_finite(rewards=rewards)
         if not np.isfinite(probabilities).all() or (probabilities < 0).any():
             raise ValueError(f"probabilities must be finite and >= 0, got {probabilities.min()}")
         ended = np.zeros(len(states), dtype=bool) if ended is None else ended
@@ -205,16 +213,16 @@ class MarkovRewardProcess:
         branch = np.cumsum(starts) - 1
         shape = (int(starts.sum()), num_states)
         next_law = sparse.csr_array((probabilities[order], (branch, next_states[order])), shape=shape)
-        discounts = np.where(e[starts], 0.0, _discount(discount))
+        discounts = np.where(e[starts], 0.0, require_discount(discount))
         process = cls.__new__(cls)
         process._set(Branches(x[starts].astype(np.intp), r[starts], discounts, e[starts], next_law), discount)
-        _require_stochastic("the probabilities out of each state", process.transition)
+        require_stochastic("the probabilities out of each state", process.transition)
         return process
 
     def _set(self, branches: Branches, discount: float) -> None:
-        _require_finite("rewards", branches.rewards)
+        require_finite(rewards=branches.rewards)
         self.branches = branches
-        self.discount = _discount(discount)
+        self.discount = require_discount(discount)
         self._transition: Sparse = None
         self._stationary: Floats | None = None
 
@@ -321,112 +329,3 @@ class MarkovRewardProcess:
             state = targets[entry]
         branch = np.searchsorted(law.indptr, entries, side="right") - 1
         return Transitions(b.states[branch], b.rewards[branch], targets[entries].astype(np.intp), b.ends[branch])
-
-
-def _discount(discount: float) -> float:
-    if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount < 1:
-        raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
-    return float(discount)
-
-
-def _require_finite(name: str, values: Floats) -> None:
-    if not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
-
-
-def _square(name: str, matrix: Any) -> Sparse:
-    given = matrix if sparse.issparse(matrix) else host_reals(name, matrix)
-    if given.dtype.kind not in "biuf" or len(given.shape) != 2:
-        raise ValueError(f"{name} must be a matrix of real numbers, dense or scipy.sparse, got {matrix!r}")
-    law: Sparse = sparse.csr_array(given, copy=True)
-    if len(law.shape) != 2 or law.shape[0] != law.shape[1] or law.shape[0] == 0:
-        raise ValueError(f"{name} must be square, got shape {law.shape}")
-    law = law.astype(np.float64)
-    law.eliminate_zeros()  # a stored zero is not a way to go
-    if not np.isfinite(law.data).all() or (law.data < 0).any():
-        raise ValueError(f"{name} must hold finite probabilities >= 0, got {law.data[~(law.data >= 0)][:1]}")
-    return law
-
-
-def _stochastic(name: str, matrix: Any) -> Sparse:
-    law = _square(name, matrix)
-    _require_stochastic(f"rows of {name}", law)
-    return law
-
-
-def _require_stochastic(name: str, law: Sparse) -> None:
-    sums = np.asarray(law.sum(axis=1)).ravel()
-    off = np.abs(sums - 1)
-    if off.max() > _ROW_SUM_TOLERANCE:
-        worst = int(off.argmax())
-        raise ValueError(f"{name} must sum to 1, state {worst} sums to {sums[worst]:.12g}")
-
-
-def _state_rewards(rewards: Any, num_states: int) -> tuple[NDArray[np.intp], Floats, Floats]:
-    """(states, values, probabilities), one entry for each reward that can follow each state."""
-    try:
-        plain = np.array(host_reals("rewards", rewards))
-    except ValueError:
-        plain = None
-    if plain is not None and plain.ndim == 1:
-        if len(plain) != num_states:
-            raise ValueError(f"rewards must have one entry for each of the {num_states} states, got {len(plain)}")
-        return np.arange(num_states), plain, np.ones(num_states)
-    if not isinstance(rewards, Sequence | np.ndarray) or len(rewards) != num_states:
-        raise ValueError(f"rewards must be an array or a list with one entry for each of {num_states} states")
-    states, values, probabilities = [], [], []
-    for state, pairs in enumerate(rewards):
-        try:
-            law = host_reals("rewards", pairs).reshape(len(pairs), 2)
-        except (TypeError, ValueError):
-            raise ValueError(f"rewards of state {state} must be (value, probability) pairs, got {pairs!r}") from None
-        if not (law[:, 1] >= 0).all() or not abs(law[:, 1].sum() - 1) <= _ROW_SUM_TOLERANCE:
-            given = law[:, 1].tolist()
-            raise ValueError(f"reward probabilities of state {state} must be >= 0 and sum to 1, got {given}")
-        law = law[law[:, 1] > 0]
-        states += [state] * len(law)
-        values.append(law[:, 0])
-        probabilities.append(law[:, 1])
-    return np.array(states, dtype=np.intp), np.concatenate(values), np.concatenate(probabilities)
-
-
-def _action_matrices(transitions: Any, policy: Any) -> list[Sparse]:
-    if isinstance(transitions, list | tuple) and any(sparse.issparse(m) for m in transitions):
-        return [_stochastic(f"transitions[{a}]", matrix) for a, matrix in enumerate(transitions)]
-    table = np.asarray(transitions, dtype=np.float64)
-    if table.ndim == 3 and table.shape[0] == table.shape[2]:
-        table = table.transpose(1, 0, 2)
-    elif table.ndim != 3 or table.shape[1] != table.shape[2]:
-        raise ValueError(f"transitions must have shape (S, A, S), got {table.shape}")
-    return [_stochastic(f"transitions of action {a}", matrix) for a, matrix in enumerate(table)]
-
-
-def _policy(policy: Any, num_states: int, num_actions: int) -> Floats:
-    """(S, A) probabilities from any of the ways to say them."""
-    if isinstance(policy, str):
-        if policy != "uniform":
-            raise ValueError(f"policy must be an array or 'uniform', got {policy!r}")
-        return np.full((num_states, num_actions), 1.0 / num_actions)
-    given = np.asarray(policy)
-    if given.dtype.kind not in "iuf" or not np.isfinite(given).all():
-        raise ValueError(f"policy must hold finite real numbers, got dtype {given.dtype}")
-    if given.shape == (num_states,) and given.dtype.kind in "iu":
-        if given.min() < 0 or given.max() >= num_actions:
-            raise ValueError(
-                f"policy must name actions from 0 to {num_actions - 1}, got {given.min()} to {given.max()}"
-            )
-        return np.eye(num_actions)[given]
-    if given.shape != (num_states, num_actions):
-        allowed = f"({num_states}, {num_actions}) probabilities or ({num_states},) integer actions"
-        raise ValueError(f"policy must be {allowed}, got shape {given.shape} of {given.dtype}")
-    law = given.astype(np.float64)
-    if (law < 0).any() or np.abs(law.sum(axis=1) - 1).max() > _ROW_SUM_TOLERANCE:
-        raise ValueError("policy must hold probabilities: >= 0, each row summing to 1")
-    return law
-
-
-def _table_entries(table: dict[int, dict[int, list[tuple[float, int, float, bool]]]]) -> tuple[Any, ...]:
-    """Flatten Gymnasium's table P[state][action] = [(probability, next state, reward, terminated), ...]."""
-    rows = [(x, a, y, r, p, e) for x, acts in table.items() for a, outs in acts.items() for p, y, r, e in outs]
-    x, a, y, r, p, e = map(np.array, zip(*rows, strict=True))
-    return x, a, y, r.astype(np.float64), p.astype(np.float64), e.astype(bool)

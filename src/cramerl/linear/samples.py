@@ -16,11 +16,11 @@ from cramerl.linear.systems import (
     LinearSystem,
     MomentCollector,
     Normalisation,
-    Whitening,
     add_product,
     compressed_system,
     matrix_free_system,
 )
+from cramerl.linear.whitening import Whitening
 from cramerl.projections import backup
 from cramerl.supports import Support
 

@@ -20,10 +20,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
 
 from cramerl.linear.operators import Floats, projected_bellman_update, projected_terminal_law
 from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.linear.whitening import Whitening
 from cramerl.projections import backup, backup_matrix, project
 from cramerl.supports import Support
 
@@ -38,20 +38,6 @@ _MOST_BACKUP_NUMBERS, _MOST_PRODUCT_ATOMS = 2_000_000, 201
 _UNTHREADED_PRODUCT = 2**18
 # Numbers of gathered rows that stay in cache until they are multiplied.
 _CACHED_NUMBERS = 2**14
-
-
-class Whitening(NamedTuple):
-    """Change of basis to features that are orthonormal under the state distribution.
-
-    Attributes:
-        inverse: R^-1, (D, D): whitened features are Phi R^-1, and weights are R^-1 Theta.
-        condition: condition number of Phi' Xi Phi.
-        constant: (D,) whitened features' inner products with the constant function.
-    """
-
-    inverse: Floats
-    condition: float
-    constant: Floats
 
 
 class Moments(NamedTuple):
@@ -111,43 +97,6 @@ class LinearSystem:
     apply: Callable[[Floats], Floats]
     constant: Floats
     dense: Callable[[], Floats] | None
-
-
-def whiten(features: Floats, weights: Floats) -> Whitening:
-    """Find the whitening of features (S, D) under weights (S,); ValueError if they are linearly dependent."""
-    gram = _weighted_gram(features, weights)
-    scale = np.sqrt(np.diag(gram))
-    if not scale.all():
-        raise ValueError(
-            f"features must not vanish, but column {int(np.argmin(scale))} is zero in every state that has weight: "
-            "drop it, or give a state_distribution that sees it"
-        )
-    values = np.linalg.eigvalsh(gram / np.outer(scale, scale))
-    if values[0] <= 1e-13 * values[-1]:
-        rank = int((values > 1e-13 * values[-1]).sum())
-        raise ValueError(
-            f"features must be linearly independent under the state distribution, got rank {rank} of {len(gram)}"
-        )
-    first = np.diag(1 / scale) @ _inverse_root(gram / np.outer(scale, scale))
-    # Once more on the nearly orthonormal features: what the first root lost to rounding is now small.
-    second = _inverse_root(_weighted_gram(features, weights, first))
-    inverse = first @ second
-    eigenvalues = np.linalg.eigvalsh(gram)
-    condition = float(eigenvalues[-1] / max(eigenvalues[0], np.finfo(float).tiny))
-    return Whitening(inverse, condition, inverse.T @ (features.T @ weights))
-
-
-def _inverse_root(gram: Floats) -> Floats:
-    return solve_triangular(cholesky(gram), np.eye(len(gram)))
-
-
-def _weighted_gram(features: Floats, weights: Floats, change: Floats | None = None) -> Floats:
-    total = np.zeros((features.shape[1], features.shape[1]))
-    rows = max(1, 4_000_000 // features.shape[1])
-    for i in range(0, len(features), rows):
-        part = features[i : i + rows] if change is None else features[i : i + rows] @ change
-        total += part.T @ (weights[i : i + rows, None] * part)
-    return total
 
 
 def process_moments(problem: Problem) -> Moments:

@@ -1,0 +1,124 @@
+"""Processes as people write them: matrices, rewards, policies and tables, checked and brought to one form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from cramerl._arrays import host_reals
+from cramerl.linear.operators import Floats, Sparse
+
+_ROW_SUM_TOLERANCE = 1e-8
+
+
+def require_discount(discount: float) -> float:
+    """The discount as a float, if it lies in [0, 1)."""
+    if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount < 1:
+        raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
+    return float(discount)
+
+
+def square_matrix(name: str, matrix: Any) -> Sparse:
+    """A sparse copy of a square matrix of probabilities, without stored zeros."""
+    given = matrix if sparse.issparse(matrix) else host_reals(name, matrix)
+    if given.dtype.kind not in "biuf" or len(given.shape) != 2:
+        raise ValueError(f"{name} must be a matrix of real numbers, dense or scipy.sparse, got {matrix!r}")
+    law: Sparse = sparse.csr_array(given, copy=True)
+    if law.shape[0] != law.shape[1] or law.shape[0] == 0:
+        raise ValueError(f"{name} must be square, got shape {law.shape}")
+    law = law.astype(np.float64)
+    law.eliminate_zeros()  # a stored zero is not a way to go
+    if not np.isfinite(law.data).all() or (law.data < 0).any():
+        raise ValueError(f"{name} must hold finite probabilities >= 0, got {law.data[~(law.data >= 0)][:1]}")
+    return law
+
+
+def stochastic_matrix(name: str, matrix: Any) -> Sparse:
+    """A square matrix whose rows sum to one."""
+    law = square_matrix(name, matrix)
+    require_stochastic(f"rows of {name}", law)
+    return law
+
+
+def require_stochastic(name: str, law: Sparse) -> None:
+    """Raise ValueError unless the rows sum to one."""
+    sums = np.asarray(law.sum(axis=1)).ravel()
+    off = np.abs(sums - 1)
+    if off.max() > _ROW_SUM_TOLERANCE:
+        worst = int(off.argmax())
+        raise ValueError(f"{name} must sum to 1, state {worst} sums to {sums[worst]:.12g}")
+
+
+def state_rewards(rewards: Any, num_states: int) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """(states, values, probabilities), one entry for each reward that can follow each state."""
+    try:
+        plain = np.array(host_reals("rewards", rewards))
+    except ValueError:
+        plain = None
+    if plain is not None and plain.ndim == 1:
+        if len(plain) != num_states:
+            raise ValueError(f"rewards must have one entry for each of the {num_states} states, got {len(plain)}")
+        return np.arange(num_states), plain, np.ones(num_states)
+    if not isinstance(rewards, Sequence | np.ndarray) or len(rewards) != num_states:
+        raise ValueError(f"rewards must be an array or a list with one entry for each of {num_states} states")
+    states, values, probabilities = [], [], []
+    for state, pairs in enumerate(rewards):
+        try:
+            law = host_reals("rewards", pairs).reshape(len(pairs), 2)
+        except (TypeError, ValueError):
+            raise ValueError(f"rewards of state {state} must be (value, probability) pairs, got {pairs!r}") from None
+        if not (law[:, 1] >= 0).all() or not abs(law[:, 1].sum() - 1) <= _ROW_SUM_TOLERANCE:
+            given = law[:, 1].tolist()
+            raise ValueError(f"reward probabilities of state {state} must be >= 0 and sum to 1, got {given}")
+        law = law[law[:, 1] > 0]
+        states += [state] * len(law)
+        values.append(law[:, 0])
+        probabilities.append(law[:, 1])
+    return np.array(states, dtype=np.intp), np.concatenate(values), np.concatenate(probabilities)
+
+
+def action_matrices(transitions: Any, policy: Any) -> list[Sparse]:
+    """One transition matrix for each action, from any of the ways to say them."""
+    if isinstance(transitions, list | tuple) and any(sparse.issparse(m) for m in transitions):
+        return [stochastic_matrix(f"transitions[{a}]", matrix) for a, matrix in enumerate(transitions)]
+    table = np.asarray(transitions, dtype=np.float64)
+    if table.ndim == 3 and table.shape[0] == table.shape[2]:
+        table = table.transpose(1, 0, 2)
+    elif table.ndim != 3 or table.shape[1] != table.shape[2]:
+        raise ValueError(f"transitions must have shape (S, A, S), got {table.shape}")
+    return [stochastic_matrix(f"transitions of action {a}", matrix) for a, matrix in enumerate(table)]
+
+
+def policy_table(policy: Any, num_states: int, num_actions: int) -> Floats:
+    """(S, A) probabilities from any of the ways to say them."""
+    if isinstance(policy, str):
+        if policy != "uniform":
+            raise ValueError(f"policy must be an array or 'uniform', got {policy!r}")
+        return np.full((num_states, num_actions), 1.0 / num_actions)
+    given = np.asarray(policy)
+    if given.dtype.kind not in "iuf" or not np.isfinite(given).all():
+        raise ValueError(f"policy must hold finite real numbers, got dtype {given.dtype}")
+    if given.shape == (num_states,) and given.dtype.kind in "iu":
+        if given.min() < 0 or given.max() >= num_actions:
+            raise ValueError(
+                f"policy must name actions from 0 to {num_actions - 1}, got {given.min()} to {given.max()}"
+            )
+        return np.eye(num_actions)[given]
+    if given.shape != (num_states, num_actions):
+        allowed = f"({num_states}, {num_actions}) probabilities or ({num_states},) integer actions"
+        raise ValueError(f"policy must be {allowed}, got shape {given.shape} of {given.dtype}")
+    law = given.astype(np.float64)
+    if (law < 0).any() or np.abs(law.sum(axis=1) - 1).max() > _ROW_SUM_TOLERANCE:
+        raise ValueError("policy must hold probabilities: >= 0, each row summing to 1")
+    return law
+
+
+def table_entries(table: dict[int, dict[int, list[tuple[float, int, float, bool]]]]) -> tuple[Any, ...]:
+    """Flatten Gymnasium's table P[state][action] = [(probability, next state, reward, terminated), ...]."""
+    rows = [(x, a, y, r, p, e) for x, acts in table.items() for a, outs in acts.items() for p, y, r, e in outs]
+    x, a, y, r, p, e = map(np.array, zip(*rows, strict=True))
+    return x, a, y, r.astype(np.float64), p.astype(np.float64), e.astype(bool)
