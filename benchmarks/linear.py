@@ -6,7 +6,9 @@
 3. `LinearTD`, transitions a second.
 4. `DistributionalLSTD`, transitions a second and memory, continuous rewards, in chunks.
 
-    python benchmarks/linear.py [--quick] [--states N ...] [--transitions N]
+5. Stationary distributions of chains that mix slowly, and direct against Krylov solves (with --decisions only).
+
+    python benchmarks/linear.py [--quick] [--states N ...] [--transitions N] [--decisions]
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from scipy import sparse
 
 from cramerl import Support, backup_matrix
 from cramerl.linear import DistributionalLSTD, LinearTD, MarkovRewardProcess, evaluate, with_bias
+from cramerl.linear.stationary import stationary_distribution
 
 
 def gigabytes() -> float:
@@ -121,12 +124,52 @@ def lstd_rate(num_transitions: int, chunk: int = 200_000) -> None:
     print(f"DistributionalLSTD, 64 features, continuous rewards: {row}", flush=True)
 
 
+def slow_chains(rng: np.random.Generator) -> None:
+    """A grid of 300 x 300 with random drifts, and a birth-death chain of a million states."""
+    side = 300
+    x, y = np.divmod(np.arange(side**2), side)
+    moves = [(x, y + 1), (x + 1, y), (x, y - 1), (x - 1, y)]
+    targets = [np.clip(a, 0, side - 1) * side + np.clip(b, 0, side - 1) for a, b in moves]
+    weights = rng.dirichlet(np.ones(4), side**2)
+    rows = np.tile(np.arange(side**2), 4)
+    grid = sparse.csr_array((weights.T.ravel(), (rows, np.concatenate(targets))), shape=(side**2, side**2))
+    n = 1_000_000
+    up, states = rng.uniform(0.4, 0.6, n), np.arange(n)
+    columns = np.concatenate([np.minimum(states + 1, n - 1), np.maximum(states - 1, 0)])
+    line = sparse.csr_array((np.concatenate([up, 1 - up]), (np.tile(states, 2), columns)), shape=(n, n))
+    for name, chain in (("grid 300 x 300", grid), ("birth-death, 1,000,000", line)):
+        started = time.perf_counter()
+        law = stationary_distribution(chain)
+        seconds, change = time.perf_counter() - started, float(np.abs(chain.T @ law - law).sum())
+        print(f"stationary distribution, {name}: {seconds:.1f} s, one step changes {change:.1e}", flush=True)
+
+
+def direct_or_krylov(rng: np.random.Generator) -> None:
+    support = Support.uniform(-50, 50, 51)
+    for num_features in (6, 20):
+        process = MarkovRewardProcess(rng.dirichlet(np.ones(400), 400), rng.integers(0, 5, 400) / 4 - 0.5, 0.99)
+        features = with_bias(rng.normal(size=(400, num_features - 1)))
+        evaluate(process, features, support)
+        for method in ("direct", "krylov"):
+            best = np.inf
+            for _ in range(5):
+                started = time.perf_counter()
+                evaluate(process, features, support, method=method, tol=1e-10)
+                best = min(best, time.perf_counter() - started)
+            print(f"{51 * num_features} unknowns, {method}: {1e3 * best:.1f} ms", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--states", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--transitions", type=int, default=10_000_000, help="for DistributionalLSTD")
+    parser.add_argument("--decisions", action="store_true", help="only the figures that docs/decisions.md gives")
     options = parser.parse_args()
+    if options.decisions:
+        slow_chains(np.random.default_rng(0))
+        direct_or_krylov(np.random.default_rng(0))
+        return
     by_states([2000] if options.quick else options.states)
     against_plain(0.9 if options.quick else 0.99)
     td_rate(50_000 if options.quick else 500_000)
