@@ -158,7 +158,7 @@ def test_the_command_line_starts_without_heavy_libraries():
         ),
         (["evaluate", "--data", "nowhere.parquet"], "--data needs --state and --next-state"),
         (["evaluate", "--data", "nowhere.parquet", "--state", "a", "--next-state", "b"], "nowhere.parquet"),
-        (["verify", "--json", "/proc/claims.json"], "/proc"),
+        (["verify", "--json", "/proc/claims.json"], "No such file or directory: '/proc/claims.json'"),
     ],
 )
 def test_bad_input(arguments, sentence, tmp_path):

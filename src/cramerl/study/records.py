@@ -20,6 +20,8 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
     try:
         write(temporary)
         temporary.replace(path)
+    except OSError as error:  # name the file the caller asked for, not the temporary one
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
     return path
