@@ -9,7 +9,7 @@ import cramerl
 
 ROOT = Path(cramerl.__file__).parent
 HOUSE = [
-    *("_arrays", "supports", "_checks", "measures", "cramer", "projections", "losses"),
+    *("_files", "_arrays", "supports", "_checks", "measures", "cramer", "projections", "losses"),
     *(
         "linear.stationary",
         "linear.operators",
@@ -30,12 +30,35 @@ HOUSE = [
         "linear.lstd",
     ),
     *("linear.logs", "linear.claims"),
-    *("deep.heads", "deep.networks", "deep.replay", "deep.learner", "deep.envs", "deep.loop", "deep.checkpoint"),
-    *("study.config", "study.records", "study.statistics", "study.plots", "study.report", "study.sweep"),
-    *("study.watch", "study.evaluations", "study.demo", "cli"),
+    *("deep.heads", "deep.networks", "deep.replay", "deep.learner", "deep.totals", "deep.envs", "deep.schedule"),
+    *("deep.native_loop", "deep.host_loop", "deep.checkpoint", "deep.agent"),
+    *(
+        "study.config",
+        "study.presets",
+        "study.records",
+        "study.building",
+        "study.agents",
+        "study.loggers",
+        "study.training",
+    ),
+    *("study.statistics", "study.plots", "study.report", "study.sweep", "study.watch", "study.evaluations"),
+    *("study.demo", "cli"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p.name != "__init__.py")
-HEAVY = {"jax", "jaxlib", "torch", "matplotlib", "ray", "gymnasium", "gymnax", "ale_py", "flax", "optax", "tyro"}
+HEAVY = {
+    "jax",
+    "jaxlib",
+    "torch",
+    "matplotlib",
+    "ray",
+    "gymnasium",
+    "gymnax",
+    "ale_py",
+    "flax",
+    "optax",
+    "rich",
+    "tensorboardX",
+}
 
 
 def module_name(path: Path) -> str:

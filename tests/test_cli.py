@@ -219,7 +219,7 @@ def test_ctrl_c_stops_cleanly(tmp_path):
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path):
-    from cramerl.study.records import write_whole
+    from cramerl._files import write_whole
 
     path = tmp_path / "numbers.json"
     path.write_text("old")

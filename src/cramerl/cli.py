@@ -158,14 +158,15 @@ def _require_library(name: str, extra: str) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from cramerl.study import demo, evaluations, records
+    from cramerl import _files
+    from cramerl.study import demo, evaluations
 
     _require_library("matplotlib", "plot")
     options.out.mkdir(parents=True, exist_ok=True)
     result = demo.run(options.atoms, options.steps)
     queue = demo.evaluate_queue()
     written = [
-        records.write_json(options.out / "demo.json", demo.summary(result)),
+        _files.write_json(options.out / "demo.json", demo.summary(result)),
         demo.draw(result, options.out / "demo.png"),
         *evaluations.write_evaluation(queue, options.out),
     ]
@@ -185,15 +186,15 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from cramerl import _files
     from cramerl.linear import claims
-    from cramerl.study import records
 
     _progress("recomputing the paper's claims ...")
     found = claims.verify()
     _progress("")
     wanted = [(options.json, json.dumps(claims.to_json(found), indent=2)), (options.html, claims.to_html(found))]
     printed = [text for place, text in wanted if place == "-"]
-    written = [records.write_text(Path(place), text) for place, text in wanted if place not in (None, "-")]
+    written = [_files.write_text(Path(place), text) for place, text in wanted if place not in (None, "-")]
     for text in printed or [claims.format_table(found, shutil.get_terminal_size((100, 24)).columns)]:
         print(text)
     for path in written:

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl import linear
+from cramerl._files import write_json, write_whole
 from cramerl.linear import DistributionalLSTD, Evaluation, MarkovRewardProcess
 from cramerl.linear.examples import gridworld, queue, random_walk, ring
 from cramerl.linear.logs import Chunk, fit_logs, read_parquet
 from cramerl.study import plots
-from cramerl.study.records import write_json, write_whole
 from cramerl.supports import Support
 
 EXAMPLES: dict[str, Callable[..., MarkovRewardProcess]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cramerl.study.records import write_whole
+from cramerl._files import write_whole
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), one per role.
 POSITIVE, NEGATIVE, TARGET, ACCENT = "#0072B2", "#D55E00", "#009E73", "#CC79A7"

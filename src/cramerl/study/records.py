@@ -1,37 +1,155 @@
-"""Files that are either whole or not there."""
+"""What a run writes, and reading it back: settings, versions, metrics, timing.
+
+``metrics.jsonl`` holds nothing that depends on the clock, so two runs of the same settings on the same machine write
+the same bytes, interrupted or not. Speed and time go to ``timing.jsonl``.
+"""
 
 from __future__ import annotations
 
+import datetime
+import importlib.metadata
 import json
+import math
 import os
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from cramerl import __version__
+from cramerl._files import write_json
+from cramerl.study.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cramerl.deep.envs.base import EnvSpec
+
+METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+CONFIG, SPEC, VERSIONS = "config.json", "environment.json", "versions.json"
+_LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "gymnax", "ale-py", "gymnasium", "safetensors")
 
 
-def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in place in one step.
+class RunFolder:
+    """The folder of one run.
 
-    Whatever happens in between (Ctrl-C, a full disk), ``path`` is the old file or the new one, never half of one.
-    The temporary file keeps the suffix, by which writers such as matplotlib choose their format.
+    Args:
+        path: the folder.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, config: TrainConfig, spec: EnvSpec, path: Path | None = None) -> RunFolder:
+        """Make the folder of a new run, ``runs/ENV__AGENT__SEED__TIME`` unless a path is given, with its settings."""
+        if path is None:
+            now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
+            name = f"{config.env.replace('/', '-').replace(':', '-')}__{config.agent}__{config.seed}__{now}"
+            path = Path("runs") / name
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise ValueError(
+                f"out must be a new or empty folder, {path} is there already; to go on with it: cramerl resume"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / VERSIONS, versions())
+        write_json(path / SPEC, spec._asdict())
+        write_json(path / CONFIG, config.to_json())
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of a run that is there."""
+        path = Path(path)
+        if not (path / CONFIG).is_file():
+            raise ValueError(f"run must be a folder made by cramerl train, {path} has no {CONFIG}")
+        return cls(path)
+
+    @property
+    def config(self) -> TrainConfig:
+        """Its settings."""
+        return read_object(self.path / CONFIG, TrainConfig.from_json)
+
+    def change_config(self, config: TrainConfig) -> None:
+        """Write other settings."""
+        write_json(self.path / CONFIG, config.to_json())
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What its environment was."""
+        from cramerl.deep.envs.base import spec_from_json
+
+        return read_object(self.path / SPEC, spec_from_json)
+
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """The lines of ``metrics.jsonl``; a last line cut short by a crash is left out."""
+        return _lines(self.path / METRICS)
+
+    def append_metrics(self, rows: list[dict[str, Any]]) -> None:
+        """Add lines; numbers that are not finite are left out, they are not JSON."""
+        _append(self.path / METRICS, rows)
+
+    def append_timing(self, rows: list[dict[str, Any]]) -> None:
+        """Add lines."""
+        _append(self.path / TIMING, rows)
+
+    def metrics_size(self, *, settle: bool = False) -> int:
+        """Bytes of ``metrics.jsonl``; ``settle`` waits until they are on the disk."""
+        file = self.path / METRICS
+        if not file.exists():
+            return 0
+        with file.open("rb") as lines:
+            if settle:
+                os.fsync(lines.fileno())
+            return os.fstat(lines.fileno()).st_size
+
+    def cut_metrics(self, size: int) -> None:
+        """Forget what was written after a checkpoint."""
+        file = self.path / METRICS
+        if self.metrics_size() < size:
+            raise ValueError(f"{file} is shorter than the checkpoint says ({self.metrics_size()} < {size} bytes)")
+        if file.exists():
+            os.truncate(file, size)
+
+
+def read_object(file: Path, build: Callable[[dict[str, Any]], Any]) -> Any:
+    """What a JSON file says, built; every way it can be wrong is a sentence."""
     try:
-        write(temporary)
-        temporary.replace(path)
-    except OSError as error:  # name the file the caller asked for, not the temporary one
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+        values = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(f"it must hold an object, got {type(values).__name__}")
+        return build(values)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{file} cannot be used: {error}") from error
 
 
-def write_json(path: Path, content: Any) -> Path:
-    """Write JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
-    return write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+def versions() -> dict[str, Any]:
+    """What the figures of a run depend on beside its settings."""
+    import jax
+
+    found = {"cramerl": __version__, "python": platform.python_version(), "machine": platform.machine()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    device = jax.devices()[0]
+    return found | {"device": f"{device.platform}: {device.device_kind}"}
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Write text as UTF-8, whole or not at all."""
-    return write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+def _append(file: Path, rows: list[dict[str, Any]]) -> None:
+    kept = [{k: v for k, v in row.items() if not isinstance(v, float) or math.isfinite(v)} for row in rows]
+    text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in kept)
+    with file.open("a", encoding="utf-8") as out:
+        out.write(text)
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith("\n"):
+                return
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{file} line {number} is not JSON: {error}") from error

@@ -1,0 +1,37 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
+    """Let ``write`` fill a temporary file beside ``path``, then put it in place in one step.
+
+    Whatever happens in between (Ctrl-C, a full disk), ``path`` is the old file or the new one, never half of one.
+    The temporary file keeps the suffix, by which writers such as matplotlib choose their format.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    except OSError as error:  # name the file the caller asked for, not the temporary one
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def write_json(path: Path, content: Any) -> Path:
+    """Write JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
+    return write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write text as UTF-8, whole or not at all."""
+    return write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -1,0 +1,119 @@
+"""An agent that has learned: what it thinks of an observation, what it does, and episodes of it playing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cramerl.deep.envs.base import EnvSpec, FrameStack, HostEnvs, Step
+from cramerl.deep.heads import Head
+from cramerl.deep.networks import Network, Params
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A head on a network with its weights.
+
+    Attributes:
+        head: what the outputs mean.
+        network: outputs from observations.
+        params: weights.
+        spec: of the environment it was trained for.
+    """
+
+    head: Head
+    network: Network
+    params: Params
+    spec: EnvSpec
+
+    def outputs(self, observations: Any) -> np.ndarray:
+        """What the network returns, (N, A, O), for observations (N, *spec.observation_shape)."""
+        return np.asarray(self._compiled[0](self.params, self._checked(observations)))
+
+    def values(self, observations: Any) -> np.ndarray:
+        """Mean return of each action, (N, A)."""
+        return np.asarray(self.head.values(jnp.asarray(self.outputs(observations))))
+
+    def laws(self, observations: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Atoms and masses (N, A, K) of the law of the return of each action."""
+        atoms, masses = self.head.law(jnp.asarray(self.outputs(observations)))
+        return np.asarray(atoms), np.asarray(masses)
+
+    def act(self, observations: Any) -> np.ndarray:
+        """The best actions, (N,) int32."""
+        return np.asarray(self._compiled[1](self.params, self._checked(observations)))
+
+    def _checked(self, observations: Any) -> np.ndarray:
+        observations = np.asarray(observations)
+        if observations.shape[1:] != self.spec.observation_shape:
+            raise ValueError(
+                f"observations must have shape (N, {', '.join(map(str, self.spec.observation_shape))}), got "
+                f"{observations.shape}"
+            )
+        return observations
+
+    @cached_property
+    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        def greedy(params: Params, observations: Any) -> Any:
+            return jnp.argmax(self.head.values(self.network.apply(params, observations)), axis=-1).astype(jnp.int32)
+
+        return jax.jit(self.network.apply), jax.jit(greedy)
+
+
+class Episode(NamedTuple):
+    """One episode: its score in the game's own points, and its length in steps."""
+
+    score: float
+    length: int
+
+
+def play_episodes(
+    agent: Agent,
+    envs: HostEnvs,
+    episodes: int,
+    *,
+    epsilon: float = 0.0,
+    seed: int = 0,
+    watch: Callable[[np.ndarray, np.ndarray, Step], None] | None = None,
+) -> list[Episode]:
+    """Play whole episodes.
+
+    How many each environment plays is fixed beforehand, so that short episodes are not counted more often than long.
+
+    Args:
+        agent: who plays.
+        envs: where.
+        episodes: how many.
+        epsilon: share of random actions.
+        seed: of the environments and the random actions.
+        watch: called after each step with observations, actions and what the environments returned.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+    frames = envs.reset(seed)
+    stack = FrameStack(envs.spec, envs.num_envs)
+    quota = np.full(envs.num_envs, episodes // envs.num_envs) + (np.arange(envs.num_envs) < episodes % envs.num_envs)
+    scores, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
+    played: list[list[Episode]] = [[] for _ in range(envs.num_envs)]
+    first = np.ones(envs.num_envs, bool)
+    while any(len(done) < n for done, n in zip(played, quota, strict=True)):
+        observations = stack.push(frames, first)
+        random = rng.integers(0, envs.spec.num_actions, envs.num_envs)
+        explore = rng.random(envs.num_envs) < epsilon
+        actions = np.where(explore, random, agent.act(observations)).astype(np.int32)
+        step = envs.step(actions)
+        if watch is not None:
+            watch(observations, actions, step)
+        scores += step.rewards
+        lengths += ~(step.first & ~step.terminated)
+        for i in np.flatnonzero(step.ended):
+            if len(played[i]) < quota[i]:
+                played[i].append(Episode(float(scores[i]), int(lengths[i])))
+            scores[i] = lengths[i] = 0
+        frames, first = step.frames, step.first
+    return [episode for done in played for episode in done]

@@ -1,0 +1,409 @@
+"""Checkpoints of a training run: whole or not there, checked before they are used, and never pickled.
+
+``RUN/checkpoints/000007/`` holds ``manifest.json`` and ``state.safetensors``; ``RUN/checkpoints/replay/`` holds the
+rows of the replay in shards, each written once and shared by the checkpoints whose manifests name it. A manifest is put
+in place after everything it names is on the disk, so a process killed at any moment leaves the last checkpoint good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import safetensors.numpy
+
+from cramerl import __version__
+from cramerl._files import write_whole
+
+FORMAT = 1
+_STATE, _MANIFEST, _REPLAY = "state.safetensors", "manifest.json", "replay"
+_SHARD = re.compile(rf"{_REPLAY}/rows-(\d{{12,}})-(\d{{12,}})\.safetensors")
+_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+_DTYPES += ("float16", "float32", "float64")
+
+Arrays = dict[str, np.ndarray]
+Replay = Callable[[int, int], Arrays]
+
+
+class Damaged(ValueError):  # noqa: N818 - read as `except Damaged`
+    """A checkpoint that cannot be used, with a sentence that says why."""
+
+
+class Shard(NamedTuple):
+    """A file with the rows ``start`` to ``stop`` (exclusive) of the replay."""
+
+    start: int
+    stop: int
+    path: Path
+
+
+class Saved(NamedTuple):
+    """A checkpoint whose files have been checked. ``info["rows"]`` is the live range of the replay, if it has one."""
+
+    info: dict[str, Any]
+    arrays: Arrays
+    shards: list[Shard]
+
+
+class CheckpointStore:
+    """The checkpoints of one run. One process at a time may save.
+
+    Args:
+        folder: ``RUN/checkpoints``; created at the first save.
+        keep: how many checkpoints stay on the disk, the newest included.
+        shard_bytes: most bytes of replay in one file; saving takes about three times as much memory.
+
+    Attributes:
+        problems: a sentence about each newer checkpoint that the last :meth:`latest` passed over.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2, shard_bytes: int = 256 << 20):
+        for name, value in (("keep", keep), ("shard_bytes", shard_bytes)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        self.folder, self.keep, self.shard_bytes = Path(folder), keep, shard_bytes
+        self.problems: list[str] = []
+        self._newest: dict[str, Any] | None = None  # manifest of the newest good checkpoint
+        self._known = False  # whether _newest is what the disk holds; checking means reading every shard
+
+    def latest(self) -> Saved | None:
+        """Read and check the newest good checkpoint; None if there is none at all.
+
+        Raises:
+            Damaged: there are checkpoints, but none can be used.
+        """
+        self.problems, self._newest, self._known = [], None, False
+        for number, path in sorted(self._found().items(), reverse=True):
+            try:
+                manifest = _read_manifest(number, path)
+                for name, record in manifest["files"].items():
+                    _check_file(number, self.folder / name if _SHARD.fullmatch(name) else path / name, record)
+            except Damaged as error:
+                self.problems.append(str(error))
+                continue
+            self._newest, self._known = manifest, True
+            arrays = safetensors.numpy.load((path / _STATE).read_bytes())
+            return Saved(manifest["info"], arrays, self._shards(manifest))
+        if self.problems:
+            found = "; ".join(self.problems)
+            raise Damaged(f"{self.folder} holds no checkpoint that can be used (remove it to begin anew): {found}")
+        self._known = True
+        return None
+
+    def rows(self, saved: Saved) -> Iterator[tuple[int, Arrays]]:
+        """Read the live rows of the replay, shard by shard: the first row's number, and the rows."""
+        for shard in saved.shards:
+            start, stop = saved.info["rows"]
+            start, stop = max(start, shard.start), min(stop, shard.stop)
+            arrays = safetensors.numpy.load_file(shard.path)
+            yield start, {name: rows[start - shard.start : stop - shard.start] for name, rows in arrays.items()}
+
+    def save(
+        self,
+        info: dict[str, Any],
+        arrays: Arrays,
+        *,
+        rows: tuple[int, int] | None = None,
+        replay: Replay | None = None,
+        capacity: int = 0,
+    ) -> Path:
+        """Write a checkpoint, then remove those beyond ``keep`` and the shards that none of the rest needs.
+
+        Args:
+            info: what JSON can hold; ``info["iteration"]`` numbers the checkpoint, and one of that number is replaced.
+            arrays: booleans, integers and floats, of any shape and name.
+            rows: the live rows of the replay, first and one past the last, counted from the beginning of the run.
+            replay: called as ``replay(a, b)`` for rows that are not yet in a shard, once per shard (and once for a
+                single row, to learn its size); every array has b - a rows.
+            capacity: rows that the ring keeps; rows before ``stop - capacity`` are left out. 0: ``rows`` as it is.
+
+        Raises:
+            OSError: the disk is full, or the like. Nothing is left of this checkpoint; the last good one is named.
+            Damaged: the folder holds checkpoints, but none can be used.
+        """
+        number, live = _iteration(info), _live(rows, replay, capacity)
+        if not self._known:
+            self.latest()
+        newest = self._newest
+        _check_order(number, live, newest, self.folder)
+        self._known = False  # until this save has ended well
+        target, temporary = self.folder / f"{number:06d}", self.folder / f".{number:06d}.tmp"
+        fresh: list[Path] = []
+        try:
+            state = _packed(arrays)
+            _make_folder(self.folder / _REPLAY)
+            self._restore()
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            files = {_STATE: _record(state)}
+            if live and replay:
+                files |= self._write_rows(live, self._kept(live, newest), replay, fresh)
+            manifest = _manifest(info, live, files)
+            _write(temporary / _STATE, state)
+            _write(temporary / _MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+            _sync(temporary)
+            _put(temporary, target)
+        except BaseException as error:
+            self._undo(temporary, fresh)
+            if isinstance(error, OSError):
+                raise _explained(error, number, newest, target) from error
+            raise
+        self._newest, self._known = manifest, True
+        _sync(self.folder)
+        self._prune(number, newest)
+        return target
+
+    def _found(self) -> dict[int, Path]:
+        """Checkpoints by number. One that was renamed away by a killed process counts until its successor is there."""
+        if not self.folder.is_dir():
+            return {}
+        matches = (re.fullmatch(r"(\d{6,})|\.(\d{6,})\.old", path.name) for path in self.folder.iterdir())
+        numbers = {match[0]: int(match[1] or match[2]) for match in matches if match}
+        return {numbers[name]: self.folder / name for name in sorted(numbers)}  # ".000007.old" comes before "000007"
+
+    def _shards(self, manifest: dict[str, Any]) -> list[Shard]:
+        matches = (_SHARD.fullmatch(name) for name in manifest["files"])
+        return sorted(Shard(int(match[1]), int(match[2]), self.folder / match[0]) for match in matches if match)
+
+    def _kept(self, live: tuple[int, int], newest: dict[str, Any] | None) -> dict[Shard, dict[str, Any]]:
+        """Shards of the newest checkpoint with live rows, in order. One that has been cut or lost since is not kept."""
+        records = {s: newest["files"][f"{_REPLAY}/{s.path.name}"] for s in self._shards(newest)} if newest else {}
+        return {
+            shard: record
+            for shard, record in records.items()
+            if shard.stop > live[0] and shard.path.is_file() and shard.path.stat().st_size == record["bytes"]
+        }
+
+    def _write_rows(
+        self, live: tuple[int, int], kept: dict[Shard, dict[str, Any]], replay: Replay, fresh: list[Path]
+    ) -> dict[str, dict[str, Any]]:
+        """Write the live rows that are in no kept shard. Returns the records of all live shards, by name."""
+        files, step = {f"{_REPLAY}/{shard.path.name}": record for shard, record in kept.items()}, 0
+        starts, stops = [shard.start for shard in kept], [shard.stop for shard in kept]
+        for first, last in zip([live[0], *stops], [*starts, live[1]], strict=True):
+            if first < last and not step:
+                row = sum(array.nbytes for array in _asked(replay, first, first + 1).values())
+                step = max(1, self.shard_bytes // max(1, row))
+            for start in range(first, last, max(1, step)):
+                stop = min(start + step, last)
+                path = self.folder / _REPLAY / f"rows-{start:012d}-{stop:012d}.safetensors"
+                fresh.append(path)
+                files[f"{_REPLAY}/{path.name}"] = _write_shard(path, replay, start, stop)
+        _sync(self.folder / _REPLAY)
+        return files
+
+    def _restore(self) -> None:
+        """Bring back checkpoints that were renamed away and whose successors never came."""
+        for number, path in self._found().items():
+            if path.name.startswith("."):
+                path.rename(self.folder / f"{number:06d}")
+
+    def _undo(self, temporary: Path, fresh: list[Path]) -> None:
+        if not temporary.exists():
+            return  # not begun, or already in place: then its shards are needed
+        with suppress(OSError):
+            for path in fresh:
+                path.unlink(missing_ok=True)
+            self._restore()
+        shutil.rmtree(temporary, ignore_errors=True)
+
+    def _prune(self, number: int, newest: dict[str, Any] | None) -> None:
+        """Remove what the kept checkpoints do not need, and what killed processes left.
+
+        Kept are this one and those before the one it follows; any other was passed over as damaged.
+        """
+        before = newest["info"]["iteration"] if newest else -1
+        older = sorted(n for n in self._found() if n <= before and n != number)
+        kept = {f"{n:06d}": n for n in [*older, number][-self.keep :]}
+        for path in self.folder.iterdir():
+            if re.fullmatch(r"\d{6,}|\.\d{6,}\.(old|tmp)", path.name) and path.name not in kept:
+                shutil.rmtree(path)
+        try:
+            manifests = [_read_manifest(n, self.folder / name) for name, n in kept.items()]
+        except Damaged:
+            return  # what it needs is not known, and it may be readable tomorrow: its shards go when it goes
+        needed = {Path(file).name for manifest in manifests for file in manifest["files"]}
+        for path in (self.folder / _REPLAY).iterdir():
+            if path.name.startswith(("rows-", ".rows-")) and path.name not in needed:
+                path.unlink()
+
+
+def flatten(tree: Any) -> Arrays:
+    """Leaves of a JAX pytree as NumPy arrays, by their path in it, such as ``"['conv1']['w']"``."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def unflatten(like: Any, arrays: Arrays, what: str = "checkpoint") -> Any:
+    """A tree such as ``like`` (arrays, or ``jax.ShapeDtypeStruct``) with the NumPy leaves that :func:`flatten` gave.
+
+    Raises:
+        Damaged: a name, shape or dtype is not that of ``like``.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    wanted = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    for name, leaf in wanted.items():
+        if name not in arrays:
+            raise Damaged(f"the {what} has no array named {name!r}")
+        leaf, array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf), arrays[name]
+        for word in ("shape", "dtype"):
+            if getattr(array, word) != getattr(leaf, word):
+                got, must = getattr(array, word), getattr(leaf, word)
+                raise Damaged(f"{name!r} has {word} {got} in the {what}, but must have {word} {must}")
+    for name in arrays:
+        if name not in wanted:
+            raise Damaged(f"the {what} has an array named {name!r}, which has no place here")
+    return jax.tree_util.tree_unflatten(structure, [arrays[name] for name in wanted])
+
+
+def _iteration(info: dict[str, Any]) -> int:
+    number = info.get("iteration")
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise ValueError(f'info["iteration"] must be an integer >= 0, got {number!r}')
+    return number
+
+
+def _live(rows: tuple[int, int] | None, replay: Replay | None, capacity: int) -> tuple[int, int] | None:
+    if rows is None:
+        return None
+    start, stop = (operator.index(row) for row in rows)
+    if not 0 <= start <= stop:
+        raise ValueError(f"rows must be 0 <= start <= stop, got {(start, stop)}")
+    if replay is None:
+        raise ValueError("replay must be given where rows are, got None")
+    return (max(start, stop - operator.index(capacity)) if capacity else start), stop
+
+
+def _check_order(number: int, live: tuple[int, int] | None, newest: dict[str, Any] | None, folder: Path) -> None:
+    """A run that has gone back would be given the rows of another history, and never be the latest."""
+    if newest is None:
+        return
+    last = newest["info"]["iteration"]
+    if number < last:
+        raise ValueError(f'info["iteration"] must be at least {last}, the last good one in {folder}, got {number}')
+    if live and newest["rows"] and live[1] < newest["rows"][1]:
+        raise ValueError(f"rows must end at {newest['rows'][1]} or later, where iteration {last} does, got {live[1]}")
+
+
+def _write_shard(path: Path, replay: Replay, start: int, stop: int) -> dict[str, Any]:
+    """A file of that name is of a killed process, or damaged: it is overwritten, never believed."""
+    data = _packed(_asked(replay, start, stop))
+    write_whole(path, lambda temporary: _write(temporary, data))
+    return _record(data)
+
+
+def _asked(replay: Replay, start: int, stop: int) -> Arrays:
+    arrays = {name: np.asarray(array) for name, array in replay(start, stop).items()}
+    for name, array in arrays.items():
+        if array.shape[:1] != (stop - start,):
+            raise ValueError(f"replay({start}, {stop}) must give {stop - start} rows, got {name!r} of {array.shape}")
+    return arrays
+
+
+def _packed(arrays: Arrays) -> bytes:
+    """Arrays as the bytes of a file: written from Python, a full disk is an OSError, and no re-reading for the sum."""
+    dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    for name, array in dense.items():
+        if array.dtype.name not in _DTYPES:
+            raise ValueError(f"array {name!r} must have a dtype of {', '.join(_DTYPES)}, got {array.dtype}")
+    if "__metadata__" in dense:
+        raise ValueError("no array may be named '__metadata__': safetensors keeps that name for itself")
+    return safetensors.numpy.save(dense)
+
+
+def _record(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _manifest(info: dict[str, Any], live: tuple[int, int] | None, files: dict[str, Any]) -> dict[str, Any]:
+    info = info | {"rows": live} if live else info
+    content = {"format": FORMAT, "cramerl": __version__, "info": info, "rows": live, "files": files}
+    content = json.loads(json.dumps(content, allow_nan=False))  # as it will be read: lists for tuples, text for keys
+    return content | {"sha256": _digest(content)}
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _read_manifest(number: int, path: Path) -> dict[str, Any]:
+    refusal = f"checkpoint {number:06d} cannot be used: {_MANIFEST}"
+    try:
+        manifest = json.loads((path / _MANIFEST).read_bytes())
+    except OSError as error:
+        raise Damaged(f"{refusal} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise Damaged(f"{refusal} is not JSON ({error})") from error
+    if not isinstance(manifest, dict):
+        raise Damaged(f"{refusal} must be a JSON object, got {type(manifest).__name__}")
+    if manifest.get("format") != FORMAT:  # before the sum: another format may sum otherwise
+        found, version = manifest.get("format"), manifest.get("cramerl")
+        raise Damaged(
+            f"{refusal} has format {found}, written by cramerl {version}; cramerl {__version__} reads format {FORMAT}"
+        )
+    if manifest.pop("sha256", None) != _digest(manifest):
+        raise Damaged(f"{refusal} has been altered: its sha256 is not that of its content")
+    if manifest["info"]["iteration"] != number:
+        raise Damaged(f"{refusal} is that of iteration {manifest['info']['iteration']}")
+    return manifest
+
+
+def _check_file(number: int, path: Path, record: dict[str, Any]) -> None:
+    refusal = f"checkpoint {number:06d} cannot be used: {path.name}"
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != record["bytes"]:
+                raise Damaged(f"{refusal} has {size} bytes, but must have {record['bytes']}")
+            if hashlib.file_digest(file, "sha256").hexdigest() != record["sha256"]:
+                raise Damaged(f"{refusal} has been altered: its sha256 is not the one in {_MANIFEST}")
+    except OSError as error:
+        raise Damaged(f"{refusal} cannot be read ({error.strerror})") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Put the names in a folder on the disk: without it a renamed file may be gone after a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _put(temporary: Path, target: Path) -> None:
+    """Rename a directory into place. One that is there steps aside: a directory cannot be renamed over a full one."""
+    if target.exists():
+        aside = target.with_name(f".{target.name}.old")
+        shutil.rmtree(aside, ignore_errors=True)
+        target.rename(aside)
+    temporary.rename(target)
+
+
+def _explained(error: OSError, number: int, newest: dict[str, Any] | None, target: Path) -> OSError:
+    last = f"the last good one is iteration {newest['info']['iteration']}" if newest else "there is no earlier one"
+    reason = f"{error.strerror or error}: checkpoint of iteration {number} was not written; {last}"
+    return OSError(error.errno, reason, error.filename or str(target))

@@ -1,0 +1,131 @@
+"""Any Gymnasium environment with discrete actions, stepped one after another in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from cramerl.deep.envs.base import EnvSpec, Step, env_seeds, require_actions, require_count
+
+
+class GymnasiumEnvs:
+    """N copies of a registered environment.
+
+    A frame is the observation: float32 for a Box of numbers, uint8 for a Box of pictures in uint8, a one-hot float32
+    vector for a Discrete one.
+
+    Attributes:
+        spec: see `EnvSpec`.
+        num_envs: N.
+
+    Args:
+        name: a Gymnasium id such as "CartPole-v1", or "module:Name-v0", which imports the module that registers it.
+        num_envs: N.
+        max_episode_steps: steps after which an episode is cut off; None for the limit the environment registered.
+        options: passed to the environment's constructor.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        num_envs: int,
+        *,
+        max_episode_steps: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ):
+        self.num_envs = require_count("num_envs", num_envs, 1)
+        chosen = dict(options or {})
+        if max_episode_steps is not None:
+            chosen["max_episode_steps"] = require_count("max_episode_steps", max_episode_steps, 1)
+        self._envs: VectorEnv | None = _make(name, self.num_envs, chosen)
+        actions, self._space = self._envs.single_action_space, self._envs.single_observation_space
+        try:
+            if not isinstance(actions, Discrete):
+                raise ValueError(f"name must be an environment with Discrete actions, got {name!r} with {actions}")
+            shape, dtype = _frame(name, self._space)
+        except ValueError:
+            self.close()
+            raise
+        self._first_action = int(actions.start)
+        self.spec = EnvSpec(
+            name=name,
+            family="gymnasium",
+            num_actions=int(actions.n),
+            frame_shape=shape,
+            frame_dtype=dtype,
+            frame_scale=255.0 if dtype == "uint8" else 1.0,
+        )
+        self._ended: np.ndarray | None = None
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start all anew; see `HostEnvs`."""
+        seeds = env_seeds(seed, self.num_envs)
+        observations, _ = self._open().reset(seed=seeds.tolist())
+        self._ended = np.zeros(self.num_envs, bool)
+        return self._frames(observations)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Take (N,) actions, counted from 0 whatever the space starts at; see `HostEnvs`."""
+        envs, first = self._open(), self._ended
+        if first is None:
+            raise ValueError("reset must be called before step")
+        actions = require_actions(actions, self.num_envs, self.spec.num_actions)
+        observations, rewards, terminated, truncated, _ = envs.step(actions.astype(np.int64) + self._first_action)
+        ended = np.asarray(terminated | truncated, bool)
+        self._ended = ended
+        return Step(
+            frames=self._frames(observations),
+            rewards=np.where(first, 0.0, rewards).astype(np.float32),
+            terminated=np.asarray(terminated, bool),
+            ended=ended.copy(),
+            first=first,
+        )
+
+    def close(self) -> None:
+        """Close the environments; see `HostEnvs`."""
+        if self._envs is not None:
+            self._envs.close()
+        self._envs = None
+
+    def _frames(self, observations: Any) -> np.ndarray:
+        if isinstance(self._space, Discrete):
+            values = self._space.start + np.arange(self._space.n)
+            return (np.asarray(observations)[:, None] == values).astype(np.float32)
+        return np.asarray(observations, self.spec.frame_dtype).reshape(self.num_envs, *self.spec.frame_shape)
+
+    def _open(self) -> VectorEnv:
+        if self._envs is None:
+            raise ValueError("these environments were closed; make new ones")
+        return self._envs
+
+
+def _make(name: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
+    """The vector environment, or ValueError in place of the many types that Gymnasium raises."""
+    next_step = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    try:
+        return gymnasium.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs=next_step, **options)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise ValueError(f"name must be an environment whose libraries are installed, got {name!r}: {error}") from error
+    except (gymnasium.error.Error, ImportError) as error:
+        kinds = (
+            "a Gymnasium id such as 'CartPole-v1', 'module:Name-v0' for one that a module registers, or an Atari game"
+        )
+        raise ValueError(f"name must be {kinds} such as 'ALE/Pong-v5', got {name!r}: {error}") from error
+    except TypeError as error:
+        raise ValueError(f"options must be what {name!r} is made with, got {options!r}: {error}") from error
+
+
+def _frame(name: str, space: gymnasium.Space) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of a frame, or ValueError if a network cannot be given such observations."""
+    if isinstance(space, Discrete):
+        return (int(space.n),), "float32"
+    if isinstance(space, Box):  # of floats, integers or bools
+        picture = space.dtype == np.uint8 and len(space.shape) >= 2
+        shape = (*space.shape, 1) if picture and len(space.shape) == 2 else space.shape or (1,)
+        return shape, "uint8" if picture else "float32"
+    raise ValueError(f"name must be an environment with Box or Discrete observations, got {name!r} with {space}")

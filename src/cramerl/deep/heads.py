@@ -1,0 +1,294 @@
+r"""Heads: what differs between the agents. Everything else is shared.
+
+A head says what the last layer's outputs for one action mean (a law of the return), their value (its mean), what they
+are moved towards after a transition (the target), and how far they are from it (the loss). All functions act on the
+last axis and broadcast over the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cramerl._checks import require_choice
+from cramerl.cramer import unit_mass_basis
+from cramerl.losses import (
+    categorical_cross_entropy,
+    cramer_loss,
+    hl_gauss_targets,
+    quantile_huber,
+    td_huber,
+    td_squared,
+)
+from cramerl.projections import backup
+from cramerl.supports import Support
+
+Array = jax.Array
+
+
+class Head(Protocol):
+    """One agent's idea of the return. ``support`` is None where the law has no fixed atoms."""
+
+    num_outputs: int
+    support: Support | None
+
+    def law(self, outputs: Array) -> tuple[Array, Array]:
+        """Atoms and masses (..., K) of the law of the return; masses may be negative (s51, u51)."""
+        ...
+
+    def values(self, outputs: Array) -> Array:
+        """Mean return (...) by which actions are compared: (..., num_outputs) -> (...)."""
+        ...
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """What the outputs at (s, a) should become, given those of the best next action. No gradient flows back."""
+        ...
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Per-example loss (...)."""
+        ...
+
+
+@dataclass(frozen=True)
+class DQN:
+    """The mean only. Mnih et al. 2015 (Huber); the squared error is Dopamine's newer default."""
+
+    dqn_loss: Literal["huber", "squared"] = "huber"
+    num_outputs: int = 1
+    support: None = None
+
+    def law(self, outputs: Array) -> tuple[Array, Array]:
+        """A point mass at the value."""
+        return outputs, jnp.ones_like(outputs)
+
+    def values(self, outputs: Array) -> Array:
+        """The output itself."""
+        return outputs[..., 0]
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """R + gamma max Q."""
+        return rewards + discounts * self.values(next_outputs)
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Huber with threshold one, or the square."""
+        return (td_huber if self.dqn_loss == "huber" else td_squared)(target, self.values(outputs))
+
+
+@dataclass(frozen=True)
+class C51:
+    """Probabilities on fixed atoms by a softmax, cross-entropy to the projected backup. Bellemare et al. 2017."""
+
+    support: Support
+
+    @property
+    def num_outputs(self) -> int:
+        """One logit an atom."""
+        return self.support.num_atoms
+
+    def law(self, outputs: Array) -> tuple[Array, Array]:
+        """Softmax on the atoms."""
+        probs = jax.nn.softmax(outputs, axis=-1)
+        return _atoms(self.support, probs), probs
+
+    def values(self, outputs: Array) -> Array:
+        """Mean of the law."""
+        return _mean(self, outputs)
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """Projected r + gamma Z, probabilities."""
+        return backup(self.support, rewards, discounts, self.law(next_outputs)[1])
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Cross-entropy of the logits to the target."""
+        return categorical_cross_entropy(target, outputs)
+
+
+@dataclass(frozen=True)
+class S51:
+    r"""The paper's agent: the outputs are signed masses, the loss is the Cramér loss with a mass penalty.
+
+    The loss is taken on unit-spaced atoms whatever the support, so that the paper's penalty and step size mean what
+    they meant there. ``normalisation`` is where the mass is put right: after the backup (the paper's,
+    :math:`y = \Pi M_r q + u`) or before it (:math:`y = M_r(q + (1 - 1^\top q)u)`), which is what converges always.
+    """
+
+    support: Support
+    mass_penalty: float = 10.0
+    mass_penalty_scale: Literal["orthonormal", "total"] = "orthonormal"
+    normalisation: Literal["after", "before"] = "after"
+
+    @property
+    def num_outputs(self) -> int:
+        """One mass an atom."""
+        return self.support.num_atoms
+
+    def law(self, outputs: Array) -> tuple[Array, Array]:
+        """The outputs as they are: signed, of any total."""
+        return _atoms(self.support, outputs), outputs
+
+    def values(self, outputs: Array) -> Array:
+        """Mean after the mass is put right; on a support around zero that is the mean of the outputs."""
+        return _unit_mass(outputs) @ _constant(self.support.atoms, outputs)
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """Projected r + gamma Z of total mass one."""
+        if self.normalisation == "before":
+            return backup(self.support, rewards, discounts, _unit_mass(next_outputs))
+        return _unit_mass(backup(self.support, rewards, discounts, next_outputs))
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Eq. 5 of the paper with its constant put right (or ``total``, see `cramerl.cramer_loss`)."""
+        unit = _unit_spaced(self.num_outputs)
+        return cramer_loss(unit, target, outputs, self.mass_penalty, self.mass_penalty_scale)
+
+
+@dataclass(frozen=True)
+class U51:
+    r"""Ours: unit mass by construction and a whitened loss. :math:`q = u + Bo`, loss :math:`\|o - o^*\|^2`.
+
+    B spans the zero-mass vectors and is orthonormal in the Cramér metric of unit-spaced atoms, so the squared
+    distance of two outputs is the squared Cramér distance of their masses: condition number one, no penalty.
+    """
+
+    support: Support
+
+    @property
+    def num_outputs(self) -> int:
+        """One less than the atoms: the mass is given."""
+        return self.support.num_atoms - 1
+
+    def law(self, outputs: Array) -> tuple[Array, Array]:
+        """Signed masses of total one."""
+        masses = unit_mass_basis(_unit_spaced(self.support.num_atoms)).masses(outputs)
+        return _atoms(self.support, masses), masses
+
+    def values(self, outputs: Array) -> Array:
+        """Mean of the law, which is affine in the outputs."""
+        basis = unit_mass_basis(_unit_spaced(self.support.num_atoms)).basis
+        return outputs @ _constant(self.support.atoms @ basis, outputs) + float(self.support.atoms.mean())
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """Outputs of the projected r + gamma Z."""
+        projected = backup(self.support, rewards, discounts, self.law(next_outputs)[1])
+        return unit_mass_basis(_unit_spaced(self.support.num_atoms)).outputs(projected)
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Squared Cramér distance."""
+        return jnp.sum((outputs - target) ** 2, axis=-1)
+
+
+@dataclass(frozen=True)
+class QR:
+    """Quantiles at fixed levels, quantile Huber loss. Dabney et al. 2018 (QR-DQN)."""
+
+    num_atoms: int = 51
+    quantile_threshold: float = 1.0
+    support: None = None
+
+    @property
+    def num_outputs(self) -> int:
+        """One quantile a level (2i - 1) / 2N."""
+        return self.num_atoms
+
+    def law(self, outputs: Array) -> tuple[Array, Array]:
+        """Equal masses at the quantiles."""
+        return outputs, jnp.full_like(outputs, 1.0 / self.num_atoms)
+
+    def values(self, outputs: Array) -> Array:
+        """Mean of the quantiles."""
+        return jnp.mean(outputs, axis=-1)
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """Shifted and scaled quantiles."""
+        return rewards[..., None] + discounts[..., None] * next_outputs
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Quantile Huber loss."""
+        return quantile_huber(target, outputs, threshold=self.quantile_threshold)
+
+
+@dataclass(frozen=True)
+class HLGauss:
+    """DQN's scalar target, learned as a classification of a smeared histogram. Farebrother et al. 2024."""
+
+    support: Support
+    sigma_spacings: float = 0.75
+
+    @property
+    def num_outputs(self) -> int:
+        """One logit an atom."""
+        return self.support.num_atoms
+
+    def law(self, outputs: Array) -> tuple[Array, Array]:
+        """Softmax on the atoms: not the law of the return, only its mean is meant."""
+        probs = jax.nn.softmax(outputs, axis=-1)
+        return _atoms(self.support, probs), probs
+
+    def values(self, outputs: Array) -> Array:
+        """Mean of the histogram."""
+        return _mean(self, outputs)
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """Histogram of a normal law around R + gamma max Q."""
+        values = rewards + discounts * self.values(next_outputs)
+        return hl_gauss_targets(self.support, values, self.sigma_spacings * float(self.support.spacings.mean()))
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Cross-entropy of the logits to the target."""
+        return categorical_cross_entropy(target, outputs)
+
+
+HEADS: dict[str, type] = {"dqn": DQN, "c51": C51, "s51": S51, "u51": U51, "qr": QR, "hl_gauss": HLGauss}
+
+
+def make_head(name: str, *, num_atoms: int = 51, v_min: float = -10.0, v_max: float = 10.0, **options: Any) -> Head:
+    """Build a head by name; options a head has no use for are left aside.
+
+    Args:
+        name: dqn, c51, s51, u51, qr or hl_gauss.
+        num_atoms: atoms of the support, or quantiles.
+        v_min: smallest return of the support.
+        v_max: largest return of the support.
+        options: fields of the head's class, such as ``mass_penalty`` or ``dqn_loss``.
+    """
+    require_choice("agent", name, tuple(HEADS))
+    known = {field.name for field in fields(HEADS[name])}
+    given = {"num_atoms": num_atoms, **options}
+    if name not in ("dqn", "qr"):
+        given["support"] = Support.uniform(v_min, v_max, num_atoms)
+    return HEADS[name](**{key: value for key, value in given.items() if key in known})
+
+
+def clipped_mass(head: Head, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+    """Share (...) of the next law's mass, in absolute value, that r + gamma z puts beyond the support's ends."""
+    assert head.support is not None
+    atoms, masses = head.law(next_outputs)
+    moved = rewards[..., None] + discounts[..., None] * atoms
+    outside = (moved < head.support.v_min) | (moved > head.support.v_max)
+    size = jnp.abs(masses)
+    return jnp.sum(jnp.where(outside, size, 0.0), axis=-1) / jnp.maximum(jnp.sum(size, axis=-1), 1e-12)
+
+
+def _unit_spaced(num_atoms: int) -> Support:
+    return Support(np.arange(num_atoms, dtype=float))
+
+
+def _unit_mass(masses: Array) -> Array:
+    """Spread what is missing from a total of one evenly."""
+    return masses + (1.0 - jnp.sum(masses, axis=-1, keepdims=True)) / masses.shape[-1]
+
+
+def _constant(values: np.ndarray, like: Array) -> Array:
+    return jnp.asarray(values, dtype=like.dtype)
+
+
+def _atoms(support: Support, like: Array) -> Array:
+    return jnp.broadcast_to(_constant(support.atoms, like), like.shape)
+
+
+def _mean(head: C51 | HLGauss, outputs: Array) -> Array:
+    return head.law(outputs)[1] @ _constant(head.support.atoms, outputs)

@@ -1,0 +1,171 @@
+"""One learner for every head: what is learned, how an action is chosen, and one update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from cramerl.deep.heads import Head, clipped_mass
+from cramerl.deep.networks import Network, Params
+from cramerl.deep.replay import Batch
+
+Array = jax.Array
+
+
+class LearnerState(NamedTuple):
+    """What the next update needs.
+
+    Attributes:
+        params: of the network that acts and learns.
+        target_params: of the network that gives targets.
+        optimiser: state of the optimiser.
+        learning_rate: () float32; here so that lanes of one program can differ in it.
+    """
+
+    params: Params
+    target_params: Params
+    optimiser: Any
+    learning_rate: Array
+
+
+class LearnInfo(NamedTuple):
+    """What the log wants of some updates.
+
+    Attributes:
+        loss: mean loss.
+        q_values: mean value of the actions that were taken.
+        mass: mean total mass of the predictions (last update); NaN where the head has no support.
+        negative_mass: mean sum of the negative masses, as a positive number.
+        clipped_mass: mean share of the next law's mass that a backup put beyond the support.
+        first_bad: index of the first update whose loss was not finite, or -1.
+    """
+
+    loss: Array
+    q_values: Array
+    mass: Array
+    negative_mass: Array
+    clipped_mass: Array
+    first_bad: Array
+
+
+def make_optimiser(name: Literal["adam", "rmsprop"], epsilon: float) -> optax.GradientTransformation:
+    """Directions of unit scale, to be multiplied by a step size.
+
+    Args:
+        name: "adam", or "rmsprop": centred, decay 0.95, without momentum, epsilon inside the root (DQN's).
+        epsilon: as the published settings state it.
+    """
+    if name == "adam":
+        return optax.scale_by_adam(eps=epsilon)
+    if name == "rmsprop":
+        return optax.scale_by_stddev(decay=0.95, eps=epsilon)
+    raise ValueError(f"optimiser must be adam or rmsprop, got {name!r}")
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A head on a network with an optimiser.
+
+    Attributes:
+        head: what the outputs mean.
+        network: outputs from observations.
+        optimiser: see `make_optimiser`.
+        learning_rate: step size.
+        double_q: choose the next action with the learning network, value it with the target network.
+    """
+
+    head: Head
+    network: Network
+    optimiser: optax.GradientTransformation
+    learning_rate: float
+    double_q: bool = False
+
+    def init(self, key: Array) -> LearnerState:
+        """Fresh parameters; the target network begins as a copy."""
+        params = self.network.init(key)
+        copy = jax.tree.map(jnp.copy, params)
+        return LearnerState(params, copy, self.optimiser.init(params), jnp.float32(self.learning_rate))
+
+    def act(self, params: Params, observations: Array, epsilon: Array, key: Array) -> Array:
+        """Epsilon-greedy actions (N,) int32."""
+        greedy = jnp.argmax(self.head.values(self.network.apply(params, observations)), axis=-1).astype(jnp.int32)
+        explore_key, action_key = jax.random.split(key)
+        num_actions = jax.eval_shape(self.network.apply, params, observations).shape[1]
+        random = jax.random.randint(action_key, greedy.shape, 0, num_actions)
+        return jnp.where(jax.random.uniform(explore_key, greedy.shape) < epsilon, random, greedy)
+
+    def targets(self, state: LearnerState, batch: Batch) -> tuple[Array, Array]:
+        """Targets (B, ...) for a flat batch, and the outputs (B, O) of the next actions they were made from."""
+        next_outputs = self.network.apply(state.target_params, batch.next_observations)
+        judge = self.network.apply(state.params, batch.next_observations) if self.double_q else next_outputs
+        best = jnp.argmax(self.head.values(judge), axis=-1)
+        chosen = _take_actions(next_outputs, best)
+        return self.head.target(batch.rewards, batch.discounts, chosen), chosen
+
+    def update(self, state: LearnerState, batch: Batch, target: Array) -> tuple[LearnerState, tuple[Array, Array]]:
+        """One step of the optimiser; also the loss () and the outputs (B, O) before it."""
+
+        def mean_loss(params: Params) -> tuple[Array, Array]:
+            outputs = _take_actions(self.network.apply(params, batch.observations), batch.actions)
+            losses = self.head.loss(outputs, jax.lax.stop_gradient(target))
+            return jnp.sum(batch.weights * losses) / jnp.maximum(jnp.sum(batch.weights), 1.0), outputs
+
+        (loss, outputs), gradient = jax.value_and_grad(mean_loss, has_aux=True)(state.params)
+        direction, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
+        params = jax.tree.map(lambda p, d: p - state.learning_rate * d, state.params, direction)
+        return state._replace(params=params, optimiser=optimiser), (loss, outputs)
+
+    def learn(self, state: LearnerState, batches: Batch, *, unroll: bool) -> tuple[LearnerState, LearnInfo]:
+        """A run of updates, one for each of the leading axis of ``batches``, between changes of the target network.
+
+        Without double Q-learning the targets of all of them are computed in one pass: the target network is the same.
+
+        Args:
+            state: before.
+            batches: (U, B, ...).
+            unroll: write the updates out one after another: convolutions inside a loop are slow on a CPU.
+        """
+        if self.double_q:
+            all_targets = all_next = None
+        else:
+            flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), batches)
+            shape = batches.weights.shape
+            all_targets, all_next = (x.reshape((*shape, *x.shape[1:])) for x in self.targets(state, flat))
+
+        def step(state: LearnerState, item: Any) -> tuple[LearnerState, tuple[Array, ...]]:
+            batch, target, chosen = item
+            if target is None:
+                target, chosen = self.targets(state, batch)
+            state, (loss, outputs) = self.update(state, batch, target)
+            return state, (loss, jnp.mean(self.head.values(outputs)), outputs, chosen)
+
+        state, (losses, values, outputs, chosen) = jax.lax.scan(
+            step, state, (batches, all_targets, all_next), unroll=unroll or 1
+        )
+        last = jax.tree.map(lambda x: x[-1], (batches, outputs, chosen))
+        return state, self._info(losses, values, *last)
+
+    def _info(self, losses: Array, values: Array, batch: Batch, outputs: Array, chosen: Array) -> LearnInfo:
+        bad = ~jnp.isfinite(losses)
+        first_bad = jnp.where(jnp.any(bad), jnp.argmax(bad), -1)
+        mass = negative = clipped = jnp.float32(jnp.nan)
+        if self.head.support is not None:
+            masses = self.head.law(outputs)[1]
+            mass = jnp.mean(jnp.sum(masses, axis=-1))
+            negative = -jnp.mean(jnp.sum(jnp.minimum(masses, 0.0), axis=-1))
+            clipped = jnp.mean(clipped_mass(self.head, batch.rewards, batch.discounts, chosen))
+        return LearnInfo(jnp.mean(losses), jnp.mean(values), mass, negative, clipped, first_bad)
+
+
+def sync_target(state: LearnerState) -> LearnerState:
+    """Copy the learning network into the target network."""
+    return state._replace(target_params=state.params)
+
+
+def _take_actions(outputs: Array, actions: Array) -> Array:
+    """(B, A, O), (B,) -> (B, O)."""
+    return jnp.take_along_axis(outputs, actions[:, None, None], axis=1)[:, 0]

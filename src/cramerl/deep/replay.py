@@ -1,0 +1,254 @@
+"""Replay: a ring of single frames, from which observations are stacked again when they are sampled.
+
+Time runs along the first axis, parallel environments along the second, so a step writes one contiguous row. A row
+holds a frame, what was done there and what came of it. Rows are counted from the beginning of the run and never
+renumbered; row r lies in slot r modulo the capacity.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+
+FIRST = 1  # the frame has no past: it starts an episode (or a life, where that counts)
+LAST = 2  # the frame ends an episode; what follows in the next row is another one, so this is no transition
+TERMINATED = 4  # nothing comes after this transition
+
+
+class Replay(NamedTuple):
+    """T slots of N environments.
+
+    Attributes:
+        frames: (T, N, *frame), or (T, N, 0) where they are kept on the host (`HostFrames`).
+        actions: (T, N) int32.
+        rewards: (T, N) float32, as the learner sees them.
+        flags: (T, N) uint8, a sum of FIRST, LAST and TERMINATED.
+    """
+
+    frames: Array
+    actions: Array
+    rewards: Array
+    flags: Array
+
+
+class Batch(NamedTuple):
+    """Transitions, leading axes as asked for.
+
+    Attributes:
+        observations: (..., *observation).
+        actions: (...) int32.
+        rewards: (...), summed with discounts over the steps of the return.
+        discounts: (...), what the next state's return is multiplied by; zero after a termination.
+        next_observations: (..., *observation).
+        weights: (...), one, or zero for an entry that must not count.
+    """
+
+    observations: Any
+    actions: Array
+    rewards: Array
+    discounts: Array
+    next_observations: Any
+    weights: Array
+
+
+class Window(NamedTuple):
+    """Which frames make an observation: slots and environments (..., stack), and whether each one counts."""
+
+    slots: Array
+    envs: Array
+    keep: Array | None
+
+
+def empty_replay(capacity: int, num_envs: int, frame_shape: tuple[int, ...], frame_dtype: str) -> Replay:
+    """A ring of ``capacity`` rows."""
+    shape = (capacity, num_envs)
+    return Replay(
+        frames=jnp.zeros((*shape, *frame_shape), dtype=frame_dtype),
+        actions=jnp.zeros(shape, dtype=jnp.int32),
+        rewards=jnp.zeros(shape, dtype=jnp.float32),
+        flags=jnp.zeros(shape, dtype=jnp.uint8),
+    )
+
+
+def begin_row(replay: Replay, row: Array, frames: Array, first: Array, last: Array) -> Replay:
+    """Write what is seen at ``row``: the frame (N, *frame) and whether it starts or ends an episode."""
+    slot = row % replay.flags.shape[0]
+    flags = FIRST * first.astype(jnp.uint8) + LAST * last.astype(jnp.uint8)
+    written = replay._replace(flags=_put(replay.flags, slot, flags))
+    if replay.frames.shape[2:] == frames.shape[1:]:
+        written = written._replace(frames=_put(replay.frames, slot, frames.astype(replay.frames.dtype)))
+    return written
+
+
+def finish_row(replay: Replay, row: Array, actions: Array, rewards: Array, terminated: Array) -> Replay:
+    """Write what was done at ``row`` and what came of it."""
+    slot = row % replay.flags.shape[0]
+    flags = replay.flags[slot] | (TERMINATED * terminated.astype(jnp.uint8))
+    return replay._replace(
+        actions=_put(replay.actions, slot, actions),
+        rewards=_put(replay.rewards, slot, rewards),
+        flags=_put(replay.flags, slot, flags),
+    )
+
+
+def observation_window(replay: Replay, rows: Array, envs: Array, stack: int) -> Window:
+    """The frames of the observations at (rows, envs): the last ``stack``, none from before the episode's start."""
+    if stack == 1:
+        return Window((rows % replay.flags.shape[0])[..., None], envs[..., None], None)
+    back = jnp.arange(stack - 1, -1, -1, dtype=rows.dtype)
+    slots = (rows[..., None] - back.reshape((1,) * rows.ndim + (stack,))) % replay.flags.shape[0]
+    envs = jnp.broadcast_to(envs[..., None], slots.shape)
+    starts = (replay.flags[slots, envs] & FIRST) != 0
+    # A frame counts if no later one in the window (itself left aside) started an episode.
+    later = jnp.concatenate([starts[..., 1:], jnp.zeros_like(starts[..., :1])], axis=-1)
+    cut = jnp.flip(jax.lax.cummax(jnp.flip(later, -1).astype(jnp.uint8), axis=later.ndim - 1), -1)
+    return Window(slots, envs, cut == 0)
+
+
+def read_observations(replay: Replay, window: Window) -> Array:
+    """Gather a window from the frames on the device: (..., *frame, stack), or (..., *frame) for a stack of one."""
+    if window.keep is None:
+        return replay.frames[window.slots[..., 0], window.envs[..., 0]]
+    return stack_frames(replay.frames[window.slots, window.envs], window.keep)
+
+
+def stack_frames(frames: Array, keep: Array) -> Array:
+    """(..., stack, *frame) and (..., stack) -> (..., *frame, stack), frames that do not count set to zero."""
+    mask = keep.reshape(keep.shape + (1,) * (frames.ndim - keep.ndim))
+    return jnp.moveaxis(jnp.where(mask, frames, jnp.zeros_like(frames)), keep.ndim - 1, -1)
+
+
+class Drawn(NamedTuple):
+    """Transitions that were drawn, before their frames are read."""
+
+    window: Window
+    next_window: Window
+    actions: Array
+    rewards: Array
+    discounts: Array
+    weights: Array
+
+
+def draw(
+    key: Array,
+    replay: Replay,
+    written: Array,
+    shape: tuple[int, ...],
+    *,
+    stack: int,
+    n_step: int,
+    discount: float,
+    newer_rows: int = 1,
+) -> Drawn:
+    """Draw transitions uniformly from those that are whole.
+
+    Args:
+        key: PRNG key.
+        replay: the ring.
+        written: rows to draw from, counted from the beginning of the run; the oldest may be gone from the ring.
+        shape: of the batch.
+        stack: frames an observation is made of.
+        n_step: rewards to sum before the next state is looked at.
+        discount: gamma.
+        newer_rows: rows that may have been written after those.
+
+    Returns:
+        Windows, actions, n-step rewards and discounts. An entry that hit an episode's last frame in all of eight tries
+        has weight zero.
+    """
+    capacity, num_envs = replay.flags.shape
+    low = jnp.maximum(0, written + newer_rows + stack - 1 - capacity)
+    row_key, env_key = jax.random.split(key)
+    tries = (8, *shape)
+    rows = jax.random.randint(row_key, tries, low, written - n_step)
+    envs = jax.random.randint(env_key, tries, 0, num_envs)
+    real = (replay.flags[rows % capacity, envs] & LAST) == 0
+    chosen = jnp.argmax(real, axis=0)[None]
+    rows = jnp.take_along_axis(rows, chosen, axis=0)[0]
+    envs = jnp.take_along_axis(envs, chosen, axis=0)[0]
+    rewards, discounts, steps = _n_step(replay, rows, envs, n_step, discount)
+    return Drawn(
+        window=observation_window(replay, rows, envs, stack),
+        next_window=observation_window(replay, rows + steps, envs, stack),
+        actions=replay.actions[rows % capacity, envs],
+        rewards=rewards,
+        discounts=discounts,
+        weights=jnp.any(real, axis=0).astype(jnp.float32),
+    )
+
+
+def read_batch(replay: Replay, drawn: Drawn) -> Batch:
+    """Read the frames of drawn transitions from the device."""
+    return Batch(
+        observations=read_observations(replay, drawn.window),
+        actions=drawn.actions,
+        rewards=drawn.rewards,
+        discounts=drawn.discounts,
+        next_observations=read_observations(replay, drawn.next_window),
+        weights=drawn.weights,
+    )
+
+
+def read_rows(replay: Replay, start: int, stop: int, time_axis: int = 0) -> dict[str, np.ndarray]:
+    """Rows [start, stop) as NumPy arrays, time first; for a checkpoint."""
+    slots = np.arange(start, stop) % replay.flags.shape[time_axis]
+    return {
+        name: np.moveaxis(np.asarray(ring.take(slots, axis=time_axis)), time_axis, 0)
+        for name, ring in replay._asdict().items()
+    }
+
+
+def write_rows(replay: Replay, start: int, rows: dict[str, np.ndarray], time_axis: int = 0) -> Replay:
+    """Put rows back that `read_rows` gave."""
+    slots = np.arange(start, start + len(rows["flags"])) % replay.flags.shape[time_axis]
+    return _restore(replay, slots, {name: np.moveaxis(rows[name], 0, time_axis) for name in replay._fields}, time_axis)
+
+
+def _n_step(replay: Replay, rows: Array, envs: Array, n_step: int, discount: float) -> tuple[Array, Array, Array]:
+    """Discounted rewards until n steps, a termination or an episode's last frame; and how far that was."""
+    capacity = replay.flags.shape[0]
+    total = jnp.zeros(rows.shape, dtype=jnp.float32)
+    factor = jnp.ones(rows.shape, dtype=jnp.float32)  # discount of what comes next; zero after a termination
+    steps = jnp.zeros_like(rows)
+    running = jnp.ones(rows.shape, dtype=bool)
+    for _ in range(n_step):
+        slots = (rows + steps) % capacity
+        flags = replay.flags[slots, envs]
+        running = running & ((flags & LAST) == 0)
+        ends = (flags & TERMINATED) != 0
+        total = total + jnp.where(running, factor * replay.rewards[slots, envs], 0.0)
+        factor = jnp.where(running, jnp.where(ends, 0.0, factor * discount), factor)
+        steps = steps + running.astype(steps.dtype)
+        running = running & ~ends
+    return total, factor, steps
+
+
+@partial(jax.jit, static_argnames="time_axis", donate_argnums=0)
+def _restore(replay: Replay, slots: Array, rows: dict[str, Array], time_axis: int) -> Replay:
+    where = (slice(None),) * time_axis + (slots,)
+    return Replay(*(ring.at[where].set(rows[name]) for name, ring in replay._asdict().items()))
+
+
+def _put(ring: Array, slot: Array, row: Array) -> Array:
+    return jax.lax.dynamic_update_index_in_dim(ring, row, slot, axis=0)
+
+
+class HostFrames:
+    """The frames of a replay that does not fit on the device: the same slots, in the host's memory."""
+
+    def __init__(self, capacity: int, num_envs: int, frame_shape: tuple[int, ...], frame_dtype: str):
+        self.frames = np.zeros((capacity, num_envs, *frame_shape), dtype=frame_dtype)
+
+    def write(self, row: int, frames: np.ndarray) -> None:
+        """Write one row."""
+        self.frames[row % len(self.frames)] = frames
+
+    def read(self, slots: Any, envs: Any) -> np.ndarray:
+        """Gather (..., stack, *frame)."""
+        return self.frames[np.asarray(slots), np.asarray(envs)]

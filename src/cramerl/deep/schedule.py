@@ -1,0 +1,119 @@
+"""How much of what happens when: blocks of steps and updates, exploration, target changes.
+
+The ratio of updates to steps is kept exactly whatever the number of parallel environments: a block is the smallest
+number of steps, all environments together, that is a whole number of updates. Within a block all actions are chosen by
+the weights the block began with, and all updates see the replay as it was then: so acting and learning can overlap.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+
+class Stream(enum.IntEnum):
+    """Independent streams of random numbers of one run."""
+
+    WEIGHTS = 0
+    START = 1
+    ACT = 2
+    STEP = 3
+    SAMPLE = 4
+
+
+def stream(key: jax.Array, name: Stream, index: jax.Array | int = 0) -> jax.Array:
+    """The key of one draw: nothing random is carried along, so a resumed run needs only its counters."""
+    return jax.random.fold_in(jax.random.fold_in(key, int(name)), index)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Counts are in agent steps, over all environments together.
+
+    Attributes:
+        num_envs: parallel environments.
+        update_period_steps: steps per update.
+        batch_size: transitions per update.
+        min_replay_steps: steps before the first update.
+        replay_steps: steps the replay remembers.
+        target_period_steps: steps between copies into the target network.
+        exploration_final: epsilon after the decay.
+        exploration_decay_steps: from 1 at ``min_replay_steps``, linearly.
+        discount: gamma.
+        n_step: rewards summed before the next state is looked at.
+        clip_rewards: clip rewards to [-1, 1] for the learner.
+    """
+
+    num_envs: int
+    update_period_steps: int = 4
+    batch_size: int = 32
+    min_replay_steps: int = 1000
+    replay_steps: int = 100_000
+    target_period_steps: int = 1000
+    exploration_final: float = 0.01
+    exploration_decay_steps: int = 100_000
+    discount: float = 0.99
+    n_step: int = 1
+    clip_rewards: bool = False
+
+    @property
+    def rows_per_block(self) -> int:
+        """Steps each environment takes in a block."""
+        return math.lcm(self.num_envs, self.update_period_steps) // self.num_envs
+
+    @property
+    def steps_per_block(self) -> int:
+        """Steps of all environments in a block."""
+        return self.rows_per_block * self.num_envs
+
+    @property
+    def updates_per_block(self) -> int:
+        """Updates in a block that learns."""
+        return self.steps_per_block // self.update_period_steps
+
+    @property
+    def replay_rows(self) -> int:
+        """Rows of the replay, at least three blocks and the longest window."""
+        return max(self.replay_steps // self.num_envs, 3 * self.rows_per_block + self.n_step + 8)
+
+    @property
+    def first_learning_block(self) -> int:
+        """The first block that learns: enough steps are there, and one whole transition."""
+        whole = (self.n_step + 1) * self.num_envs
+        return max(1, -(-max(self.min_replay_steps, whole) // self.steps_per_block))
+
+    def blocks(self, steps: int) -> int:
+        """Blocks that make at least so many steps."""
+        return -(-steps // self.steps_per_block)
+
+    def updates_before(self, block: jax.Array) -> jax.Array:
+        """Updates made before a block that learns."""
+        return (block - self.first_learning_block) * self.updates_per_block
+
+    def changes_target(self, block: int) -> bool:
+        """Whether the target network is renewed before this block."""
+        now, before = block * self.steps_per_block, (block - 1) * self.steps_per_block
+        return now // self.target_period_steps > before // self.target_period_steps
+
+    def segments(self, start: int, stop: int) -> list[tuple[int, int, bool, bool]]:
+        """Cut blocks [start, stop) where the target changes or learning starts.
+
+        Returns:
+            (first block, last block + 1, whether it learns, whether the target is renewed before it).
+        """
+        cuts = [b for b in range(start, stop) if b in (start, self.first_learning_block) or self.changes_target(b)]
+        ends = [*cuts[1:], stop]
+        return [(a, b, a >= self.first_learning_block, self.changes_target(a)) for a, b in zip(cuts, ends, strict=True)]
+
+    def exploration(self, steps: jax.Array) -> jax.Array:
+        """Epsilon after so many steps."""
+        done = (steps - self.min_replay_steps) / max(self.exploration_decay_steps, 1)
+        return 1.0 + (self.exploration_final - 1.0) * jnp.clip(done, 0.0, 1.0)
+
+    def learner_rewards(self, rewards: jax.Array) -> jax.Array:
+        """Rewards as the learner sees them."""
+        return jnp.clip(rewards, -1.0, 1.0) if self.clip_rewards else rewards

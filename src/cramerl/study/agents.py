@@ -1,0 +1,172 @@
+"""Trained agents as files: from a run, to an export with a model card, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cramerl._files import write_text, write_whole
+from cramerl.study import building
+from cramerl.study.config import TrainConfig
+from cramerl.study.records import CONFIG, RunFolder, read_object
+
+if TYPE_CHECKING:
+    from cramerl.deep.agent import Agent
+    from cramerl.deep.envs.base import EnvSpec
+
+WEIGHTS, CARD = "model.safetensors", "README.md"
+
+
+def load_agent(path: str | Path) -> Agent:
+    """A trained agent, from the folder of a run (its last checkpoint) or of an export.
+
+    Example:
+        >>> agent = load_agent("runs/my-run")  # doctest: +SKIP
+        >>> atoms, masses = agent.laws(observations)  # doctest: +SKIP
+    """
+    config, spec, weights = _read(Path(path))
+    learner = building.make_learner(config, spec)
+    return building.make_agent(config, spec, _nested(weights, _shapes(learner.network), str(path)))
+
+
+def load_config(path: str | Path) -> TrainConfig:
+    """The settings of a run or an export."""
+    folder = Path(path)
+    if not (folder / CONFIG).is_file():
+        raise ValueError(f"run must be a folder made by cramerl train or cramerl export, {path} has no {CONFIG}")
+    return read_object(folder / CONFIG, TrainConfig.from_json)
+
+
+def read_weights(path: str | Path, like: Any) -> Any:
+    """Weights of a run or an export for a network with parameters ``like``."""
+    _, _, weights = _read(Path(path))
+    return _nested(weights, like, str(path))
+
+
+def export_agent(run: str | Path, out: str | Path) -> list[Path]:
+    """Write an agent's weights, settings and model card into a folder that can be shared.
+
+    Args:
+        run: the folder of a run.
+        out: a new or empty folder.
+
+    Returns:
+        The files.
+    """
+    import safetensors.numpy
+
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"out must be a new or empty folder, got {out}")
+    config, spec, weights = _read(Path(run))
+    record = {"cramerl-agent": "1", "config": json.dumps(config.to_json()), "environment": json.dumps(spec._asdict())}
+    data = safetensors.numpy.save(weights, metadata=record)
+    written = [write_whole(out / WEIGHTS, lambda temporary: temporary.write_bytes(data))]
+    written.append(write_text(out / CONFIG, json.dumps(config.to_json(), indent=2) + "\n"))
+    written.append(write_text(out / CARD, _card(config, spec, weights, _scores(Path(run)))))
+    return written
+
+
+def _read(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+    return _read_export(path) if (path / WEIGHTS).is_file() else _read_run(path)
+
+
+def _read_run(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+    from cramerl.deep.checkpoint import CheckpointStore
+
+    folder = RunFolder.open(path)
+    saved = CheckpointStore(folder.path / "checkpoints").latest()
+    if saved is None:
+        raise ValueError(f"{path} has no checkpoint yet")
+    weights = {_dotted(name): array for name, array in saved.arrays.items() if _is_weight(name)}
+    if folder.config.lanes > 1:
+        weights = {name: np.ascontiguousarray(array[0]) for name, array in weights.items()}
+    return folder.config, folder.spec, weights
+
+
+def _read_export(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+    import safetensors
+
+    from cramerl.deep.envs.base import spec_from_json
+
+    file = path / WEIGHTS
+    try:
+        with safetensors.safe_open(file, framework="numpy") as tensors:
+            record = tensors.metadata() or {}
+            weights = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 - not a dictionary
+        config, environment = json.loads(record["config"]), json.loads(record["environment"])
+        return TrainConfig.from_json(config), spec_from_json(environment), weights
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{file} cannot be used: {error}") from error
+
+
+def _is_weight(name: str) -> bool:
+    """Whether a checkpoint's array is a weight: ``params`` itself, in full checkpoints and in those of weights only."""
+    return ".params[" in name or name.startswith("['")
+
+
+def _dotted(name: str) -> str:
+    """``[0].learner.params['conv1']['bias']`` -> ``conv1.bias``."""
+    return ".".join(part.strip("[]'") for part in name[name.index("['") :].split("]["))
+
+
+def _shapes(network: Any) -> Any:
+    import jax
+
+    return jax.eval_shape(network.init, jax.random.key(0))
+
+
+def _nested(weights: dict[str, np.ndarray], like: Any, what: str) -> Any:
+    import jax
+
+    from cramerl.deep.checkpoint import flatten, unflatten
+
+    names = {_dotted(name): name for name in flatten(jax.tree.map(lambda x: np.zeros(0), like))}
+    return unflatten(like, {names.get(name, name): array for name, array in weights.items()}, f"weights of {what}")
+
+
+def _scores(run: Path) -> list[tuple[int, float]]:
+    rows = RunFolder(run).metrics()
+    return [(row["step"], row["charts/episodic_return"]) for row in rows if "charts/episodic_return" in row]
+
+
+def _card(config: TrainConfig, spec: EnvSpec, weights: dict[str, np.ndarray], scores: list[tuple[int, float]]) -> str:
+    """A model card as hubs read it: YAML, then what it is, how it was made, how to use it."""
+    count = sum(array.size for array in weights.values())
+    last = [score for step, score in scores if step > 0.9 * scores[-1][0]] if scores else []
+    result = (
+        f"{np.mean(last):.2f} (training episodes, last tenth of {scores[-1][0]:,} steps)" if last else "not recorded"
+    )
+    settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_json().items())
+    return f"""---
+library_name: cramerl
+tags: [reinforcement-learning, distributional, {config.agent}, {config.env.replace("/", "-")}]
+---
+# {config.agent} on {config.env}
+
+| | |
+|---|---|
+| agent | {config.agent} |
+| environment | {config.env} ({spec.family}, {spec.num_actions} actions, observations {spec.observation_shape}) |
+| parameters | {count:,} |
+| seed | {config.seed} |
+| mean return | {result} |
+
+```python
+import cramerl
+agent = cramerl.load_agent("path/to/this/folder")
+atoms, masses = agent.laws(observations)  # (N, actions, atoms): the predicted law of the return
+actions = agent.act(observations)
+```
+
+`cramerl play path/to/this/folder` plays it. Limits: trained on this environment and these settings only; masses of s51
+and u51 may be negative; one seed says little about an algorithm.
+
+## Settings
+| setting | value |
+|---|---|
+{settings}
+"""

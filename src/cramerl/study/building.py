@@ -1,0 +1,160 @@
+"""From settings to the parts of a run: environments, learner, loop, agent."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cramerl.study.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cramerl.deep.agent import Agent
+    from cramerl.deep.envs.base import EnvSpec, HostEnvs
+    from cramerl.deep.host_loop import HostLoop
+    from cramerl.deep.learner import Learner
+    from cramerl.deep.native_loop import NativeLoop
+
+_DEVICE_SHARE = 0.6  # of an accelerator's memory that the frames of a replay may take
+
+
+def env_family(name: str) -> str:
+    """The family of an environment's name: native (gymnax), atari or gymnasium; ``gym:NAME`` is always the last."""
+    from cramerl.deep.envs.native import is_native
+
+    if name.startswith("gym:"):
+        return "gymnasium"
+    if is_native(name):
+        return "native"
+    from cramerl.deep.envs.atari import game_name
+
+    return "atari" if name.startswith("ALE/") or game_name(name) else "gymnasium"
+
+
+def make_envs(config: TrainConfig, num_envs: int) -> HostEnvs:
+    """Environments to step from Python, of any family."""
+    family = env_family(config.env)
+    if family == "native":
+        from cramerl.deep.envs.native import NativeOnHost
+
+        return NativeOnHost(make_native(config), num_envs)
+    if family == "atari":
+        from cramerl.deep.envs.atari import AtariEnvs
+
+        return AtariEnvs(
+            config.env,
+            num_envs,
+            sticky=config.sticky,
+            life_loss_ends=config.life_loss_ends,
+            max_episode_frames=4 * config.max_episode_steps or 108_000,
+            noop_max=config.noop_max,
+            fire_reset=config.fire_reset,
+            full_action_space=config.full_action_space,
+        )
+    from cramerl.deep.envs.gym import GymnasiumEnvs
+
+    name = config.env.removeprefix("gym:")
+    return GymnasiumEnvs(name, num_envs, max_episode_steps=config.max_episode_steps or None)
+
+
+def make_native(config: TrainConfig) -> Any:
+    """One environment as a JAX program."""
+    from cramerl.deep.envs.native import GymnaxEnv
+
+    return GymnaxEnv(config.env, config.max_episode_steps or None)
+
+
+def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
+    """Head, network and optimiser."""
+    from cramerl.deep.heads import make_head
+    from cramerl.deep.learner import Learner, make_optimiser
+    from cramerl.deep.networks import make_network
+
+    head = make_head(
+        config.agent,
+        num_atoms=config.num_atoms,
+        v_min=config.v_min,
+        v_max=config.v_max,
+        mass_penalty=config.mass_penalty,
+        mass_penalty_scale=config.mass_penalty_scale,
+        normalisation=config.normalisation,
+        dqn_loss=config.dqn_loss,
+        quantile_threshold=config.quantile_threshold,
+        sigma_spacings=config.sigma_spacings,
+    )
+    network = make_network(
+        network_name(config, spec),
+        spec.observation_shape,
+        spec.num_actions,
+        head.num_outputs,
+        frame_scale=spec.frame_scale,
+        hidden_units=config.hidden_units,
+        last_layer_scale=config.last_layer_scale,
+    )
+    optimiser = make_optimiser(config.optimiser, config.optimiser_epsilon)
+    return Learner(head, network, optimiser, config.learning_rate, config.double_q)
+
+
+def network_name(config: TrainConfig, spec: EnvSpec) -> str:
+    """The network that "auto" stands for."""
+    if config.network != "auto":
+        return config.network
+    if spec.family == "atari":
+        return "nature"
+    return "minatar" if len(spec.observation_shape) == 3 else "mlp"
+
+
+def make_loop(config: TrainConfig) -> NativeLoop | HostLoop:
+    """The loop that trains, with its environments."""
+    from cramerl.deep.schedule import Schedule
+
+    schedule = Schedule(
+        num_envs=config.num_envs,
+        update_period_steps=config.update_period_steps,
+        batch_size=config.batch_size,
+        min_replay_steps=config.min_replay_steps,
+        replay_steps=config.replay_steps,
+        target_period_steps=config.target_period_steps,
+        exploration_final=config.exploration_final,
+        exploration_decay_steps=config.exploration_decay_steps,
+        discount=config.discount,
+        n_step=config.n_step,
+        clip_rewards=config.clip_rewards,
+    )
+    if env_family(config.env) == "native":
+        from cramerl.deep.native_loop import NativeLoop
+
+        env = make_native(config)
+        return NativeLoop(
+            env, make_learner(config, env.spec), schedule, list(range(config.seed, config.seed + config.lanes))
+        )
+    if config.lanes > 1:
+        raise ValueError(f"lanes must be 1 for {config.env}, which is no JAX program; got {config.lanes}")
+    from cramerl.deep.host_loop import HostLoop
+
+    envs = make_envs(config, config.num_envs)
+    try:
+        learner = make_learner(config, envs.spec)
+        on_host = config.replay_on == "host" or (config.replay_on == "auto" and not _fits(config, envs.spec))
+        return HostLoop(envs, learner, schedule, config.seed, frames_on_host=on_host)
+    except BaseException:
+        envs.close()
+        raise
+
+
+def make_agent(config: TrainConfig, spec: EnvSpec, params: Any) -> Agent:
+    """An agent with given weights."""
+    from cramerl.deep.agent import Agent
+
+    learner = make_learner(config, spec)
+    return Agent(learner.head, learner.network, params, spec)
+
+
+def _fits(config: TrainConfig, spec: EnvSpec) -> bool:
+    """Whether the frames of the replay fit on the device; on a CPU there is one memory."""
+    import jax
+
+    stats = jax.devices()[0].memory_stats() or {}
+    size = config.replay_steps * math.prod(spec.frame_shape) * np.dtype(spec.frame_dtype).itemsize
+    return size <= _DEVICE_SHARE * stats.get("bytes_limit", math.inf)

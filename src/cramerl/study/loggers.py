@@ -1,0 +1,67 @@
+"""Where log lines go beside ``metrics.jsonl``: TensorBoard files, and trackers with the interface of W&B."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+_COLUMNS = ("step", "frames", "iteration", "seed")
+
+
+class TensorBoard:
+    """TensorBoard files in ``RUN/tensorboard``, one folder for each seed.
+
+    Args:
+        run: folder of the run.
+        step: where a resumed run goes on; what was written after it is hidden.
+    """
+
+    def __init__(self, run: Path, step: int):
+        from tensorboardX import SummaryWriter
+
+        self._writer, self._run, self._step = SummaryWriter, run, step
+        self._writers: dict[Any, Any] = {}
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Write one line."""
+        seed = row.get("seed", "time")
+        if seed not in self._writers:
+            folder = self._run / "tensorboard" / (f"seed-{seed}" if seed != "time" else "time")
+            purge = self._step + 1 if self._step else None
+            self._writers[seed] = self._writer(str(folder), purge_step=purge)
+        for tag, value in row.items():
+            if tag not in _COLUMNS:
+                self._writers[seed].add_scalar(tag, value, row["step"])
+
+    def close(self) -> None:
+        """Write out what is left."""
+        for writer in self._writers.values():
+            writer.close()
+
+
+class Tracker:
+    """Weights & Biases or Trackio, which share their interface.
+
+    Args:
+        library: "wandb" or "trackio".
+        run: name of the run.
+        config: its settings.
+    """
+
+    def __init__(self, library: str, run: str, config: dict[str, Any]):
+        try:
+            self._library = importlib.import_module(library)
+        except ImportError as error:
+            raise ValueError(
+                f"track={library} needs {library}; install it: pip install 'cramerl[{library}]'"
+            ) from error
+        self._library.init(project="cramerl", name=run, config=config)
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Send one line."""
+        self._library.log({k: v for k, v in row.items() if k != "step"}, step=row["step"])
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._library.finish()

@@ -1,0 +1,372 @@
+"""Training runs: iterations, log lines, checkpoints, resuming."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from cramerl.study import building
+from cramerl.study.config import TrainConfig
+from cramerl.study.records import RunFolder
+
+
+class Diverged(ValueError):  # noqa: N818 - read as `except Diverged`
+    """The loss stopped being a number."""
+
+
+class Status(NamedTuple):
+    """What a progress display shows.
+
+    Attributes:
+        step: agent steps done.
+        steps: of the whole run.
+        frames_per_step: emulator frames per step.
+        steps_per_second: lately.
+        row: the last line of the log (of the first lane), or None.
+        message: something to say once, or None.
+    """
+
+    step: int
+    steps: int
+    frames_per_step: int
+    steps_per_second: float
+    row: dict[str, Any] | None
+    message: str | None = None
+
+
+class Logger(Protocol):
+    """Where log lines go beside ``metrics.jsonl``."""
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Take one line."""
+        ...
+
+    def close(self) -> None:
+        """Write out what is left."""
+        ...
+
+
+class Run(NamedTuple):
+    """A run that has ended or was stopped.
+
+    Attributes:
+        folder: where it wrote.
+        step: agent steps done.
+        finished: whether all steps were done.
+        rows: lines of its log.
+    """
+
+    folder: Path
+    step: int
+    finished: bool
+    rows: list[dict[str, Any]]
+
+
+Report = Callable[[Status], None]
+
+
+def train(config: TrainConfig, out: str | Path | None = None, *, report: Report | None = None) -> Run:
+    """Train an agent.
+
+    Args:
+        config: the settings, see `cramerl.preset` and `cramerl.TrainConfig`.
+        out: folder of the run, new or empty; by default ``runs/ENV__AGENT__SEED__TIME``.
+        report: called with a `Status` after each log line.
+
+    Returns:
+        Where the run is and what it logged. Ctrl-C stops it cleanly with a checkpoint (``finished`` is then False).
+
+    Raises:
+        Diverged: the loss is not a number any more; the last good checkpoint is kept.
+
+    Example:
+        >>> import cramerl
+        >>> config = cramerl.preset("minatar", "s51", "Breakout-MinAtar", steps=1_000_000)
+        >>> run = cramerl.train(config)  # doctest: +SKIP
+    """
+    loop = building.make_loop(config)  # before the folder: settings that cannot be built leave nothing behind
+    try:
+        if config.initial_weights:
+            _set_weights(loop, config)
+        folder = RunFolder.create(config, loop.spec, None if out is None else Path(out))
+        return _Trainer(config, folder, loop, report).run()
+    finally:
+        loop.close()
+
+
+def resume(run: str | Path, steps: int | None = None, *, report: Report | None = None) -> Run:
+    """Go on with a run from its last good checkpoint; on the same machine the result is what it would have been.
+
+    Args:
+        run: the folder of a run.
+        steps: a new total of agent steps, to make a run longer.
+        report: see `train`.
+    """
+    folder = RunFolder.open(Path(run))
+    config = folder.config
+    if config.checkpoints != "full":
+        raise ValueError(f"checkpoints must have been 'full' for a run to be resumed, {run} has {config.checkpoints!r}")
+    if steps is not None:
+        config = dataclasses.replace(config, steps=steps)
+    loop = building.make_loop(config)
+    try:
+        if config.initial_weights:
+            _set_weights(loop, config)
+        trainer = _Trainer(config, folder, loop, report)
+        trainer.restore()
+        if steps is not None:
+            folder.change_config(config)
+        return trainer.run()
+    finally:
+        loop.close()
+
+
+class _Trainer:
+    """One run of a loop into a folder."""
+
+    def __init__(self, config: TrainConfig, folder: RunFolder, loop: Any, report: Report | None):
+        from cramerl.deep.checkpoint import CheckpointStore
+
+        self.config, self.folder, self.loop, self.report = config, folder, loop, report
+        schedule = loop.schedule
+        self.total_blocks = schedule.blocks(config.steps)
+        self.iteration_blocks = schedule.blocks(config.iteration_steps)
+        self.log_blocks = min(schedule.blocks(config.log_steps), self.iteration_blocks)
+        self.iteration = 0
+        self.store = CheckpointStore(folder.path / "checkpoints")
+        self.message: str | None = None
+        self._clock = time.perf_counter()
+        self._last_row: dict[str, Any] | None = None
+        self._speed = 0.0
+        self._restored = False
+
+    @property
+    def step(self) -> int:
+        """Agent steps done."""
+        return self.loop.block * self.loop.schedule.steps_per_block
+
+    def run(self) -> Run:
+        """Iterations until the last, or until Ctrl-C."""
+        if not self._restored:
+            self.loop.begin_iteration(self.iteration)
+        with ExitStack() as stack:
+            self.loggers = [stack.enter_context(_closing(x)) for x in _loggers(self.config, self.folder, self.step)]
+            stop = stack.enter_context(_interrupts(self._announce_stop))
+            self._report()
+            while self.loop.block < self.total_blocks:
+                if not self._run_to_boundary(stop):
+                    return self._paused()
+        return Run(self.folder.path, self.step, True, list(self.folder.metrics()))
+
+    def restore(self) -> None:
+        """Load the last good checkpoint; a run that has none begins anew."""
+        from cramerl.deep.checkpoint import unflatten
+
+        saved = self.store.latest()
+        if self.store.problems:
+            self.message = "; ".join(self.store.problems) + "; going on from an earlier one"
+        if saved is None:
+            self.folder.cut_metrics(0)
+            return
+        for start, rows in self.store.rows(saved):
+            self.loop.write_rows(start, rows)
+        state = unflatten(self.loop.save(), saved.arrays)
+        self.iteration = saved.info["iteration"]
+        self.loop.load(state, saved.info["counters"])
+        self._restored = True
+        self.folder.cut_metrics(saved.info["metrics_bytes"])
+
+    def _run_to_boundary(self, stop: Callable[[], bool]) -> bool:
+        """Run to the next log line or the end of the iteration; False if Ctrl-C came first."""
+        end = min((self.iteration + 1) * self.iteration_blocks, self.total_blocks)
+        start = self.iteration * self.iteration_blocks
+        done = self.loop.block - start
+        until = min(start + (done // self.log_blocks + 1) * self.log_blocks, end)
+        blocks = until - self.loop.block
+        if self.loop.advance(blocks, stop) < blocks:
+            return False
+        self._log()
+        if self.loop.block == end:
+            self._end_iteration(last=self.loop.block == self.total_blocks)
+        return not stop() or self.loop.block == self.total_blocks
+
+    def _log(self) -> None:
+        totals = self.loop.take_totals()
+        rows = [_row(self, self.config.seed + lane, part) for lane, part in enumerate(totals)]
+        bad = [int(part.info.first_bad) for part in totals if part.info.first_bad >= 0]
+        if bad:
+            raise Diverged(self._diverged(min(bad)))
+        self._write(rows)
+        now = time.perf_counter()
+        speed = self.log_blocks * self.loop.schedule.steps_per_block / max(now - self._clock, 1e-9)
+        self._clock, self._speed, self._last_row = now, speed, rows[0]
+        timing = {
+            "step": self.step,
+            "charts/SPS": speed,
+            "time/frames_per_second": speed * self.loop.spec.frames_per_step,
+        }
+        self.folder.append_timing([timing | {"time/unix": time.time()}])
+        for logger in self.loggers:
+            logger.log(timing)
+        self._report()
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        self.folder.append_metrics(rows)
+        for logger in self.loggers:
+            for row in rows:
+                logger.log(row)
+
+    def _diverged(self, update: int) -> str:
+        step = (update + 1) * self.config.update_period_steps + self.loop.schedule.first_learning_block * (
+            self.loop.schedule.steps_per_block
+        )
+        saved = self.store.latest() if self.config.checkpoints == "full" else None
+        kept = f"the last good checkpoint is at step {saved.info['step']}" if saved else "there is no checkpoint"
+        return (
+            f"the loss is not finite at update {update}, near step {step}; {kept} in {self.folder.path}. "
+            "A smaller learning_rate may help"
+        )
+
+    def _end_iteration(self, *, last: bool) -> None:
+        self.iteration += 1
+        self._evaluate()
+        if last and self.loop.block % self.iteration_blocks:
+            # Cut short by the end of the run: saved as it stands, so that the run can be made longer.
+            self.iteration -= 1
+            self._save()
+            return
+        self.loop.end_iteration()
+        self.loop.begin_iteration(self.iteration)
+        self._save()
+
+    def _evaluate(self) -> None:
+        if not self.config.eval_episodes:
+            return
+        from cramerl.deep.agent import play_episodes
+
+        if not hasattr(self, "_eval_envs"):
+            self._eval_envs = building.make_envs(self.config, min(self.config.eval_episodes, 16))
+        agent = building.make_agent(self.config, self.loop.spec, self.loop.params)
+        seed = int(np.random.SeedSequence([self.config.seed, self.iteration, 1]).generate_state(1)[0] >> 1)
+        played = play_episodes(
+            agent, self._eval_envs, self.config.eval_episodes, epsilon=self.config.eval_epsilon, seed=seed
+        )
+        scores = [episode.score for episode in played]
+        row = {"step": self.step, "frames": self.step * self.loop.spec.frames_per_step, "iteration": self.iteration - 1}
+        row |= {"seed": self.config.seed, "eval/episodic_return": float(np.mean(scores)), "eval/episodes": len(scores)}
+        row["eval/episodic_length"] = float(np.mean([episode.length for episode in played]))
+        self._write([row])
+
+    def _save(self) -> None:
+        from cramerl.deep.checkpoint import flatten
+
+        if self.config.checkpoints == "none":
+            return
+        info = {
+            "iteration": self.iteration,
+            "step": self.step,
+            "counters": self.loop.counters,
+            "metrics_bytes": self.folder.metrics_size(settle=True),
+        }
+        if self.config.checkpoints == "weights":
+            self.store.save(info, flatten(self.loop.params))
+            return
+        row, capacity = self.loop.row, self.loop.schedule.replay_rows
+        live = (max(0, row - capacity), row)
+        self.store.save(info, flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity)
+
+    def _paused(self) -> Run:
+        if self.config.checkpoints == "full" and self.loop.can_pause:
+            self._save()
+        elif self.config.checkpoints == "full":
+            self.message = "the replay is shorter than an iteration: resuming goes back to the iteration's start"
+        self._report()
+        return Run(self.folder.path, self.step, False, list(self.folder.metrics()))
+
+    def _announce_stop(self) -> None:
+        self.message = "stopping with a checkpoint; Ctrl-C again stops at once"
+        self._report()
+
+    def _report(self) -> None:
+        if self.report is not None:
+            per_step, speed = self.loop.spec.frames_per_step, self._speed
+            status = Status(self.step, self.config.steps, per_step, speed, self._last_row, self.message)
+            self.message = None
+            self.report(status)
+
+
+def _row(trainer: _Trainer, seed: int, totals: Any) -> dict[str, Any]:
+    """One line of the log."""
+    step, schedule = trainer.step, trainer.loop.schedule
+    row: dict[str, Any] = {
+        "step": step,
+        "frames": step * trainer.loop.spec.frames_per_step,
+        "iteration": trainer.iteration,
+        "seed": seed,
+        "charts/episodes": int(totals.episodes),
+        "charts/epsilon": float(schedule.exploration(np.float32(step))),
+    }
+    if totals.episodes:
+        row["charts/episodic_return"] = float(totals.returns / totals.episodes)
+        row["charts/episodic_length"] = float(totals.lengths / totals.episodes)
+    if totals.blocks:
+        tags = {"losses/loss": "loss", "losses/q_values": "q_values"}
+        tags |= {f"dist/{name}": name for name in ("mass", "negative_mass", "clipped_mass")}
+        row |= {tag: float(getattr(totals.info, name) / totals.blocks) for tag, name in tags.items()}
+        row["charts/updates"] = int(schedule.updates_before(trainer.loop.block))
+    return row
+
+
+def _set_weights(loop: Any, config: TrainConfig) -> None:
+    from cramerl.study.agents import read_weights
+
+    loop.set_params(read_weights(config.initial_weights, loop.params))
+
+
+def _loggers(config: TrainConfig, folder: RunFolder, step: int) -> Iterator[Logger]:
+    from cramerl.study import loggers
+
+    if config.tensorboard:
+        yield loggers.TensorBoard(folder.path, step)
+    if config.track != "none":
+        yield loggers.Tracker(config.track, folder.path.name, config.to_json())
+
+
+@contextmanager
+def _closing(logger: Logger) -> Iterator[Logger]:
+    try:
+        yield logger
+    finally:
+        logger.close()
+
+
+@contextmanager
+def _interrupts(announce: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a wish to stop, which the loop asks for; the second one interrupts as usual."""
+    wished = threading.Event()
+
+    def on_interrupt(*_: Any) -> None:
+        wished.set()
+        signal.signal(signal.SIGINT, previous)
+        announce()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield wished.is_set
+        return
+    previous = signal.getsignal(signal.SIGINT)
+    if previous is None or previous == signal.SIG_IGN:
+        yield wished.is_set
+        return
+    signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield wished.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)
