@@ -40,9 +40,10 @@ HOUSE = [
         "study.agents",
         "study.loggers",
         "study.training",
+        "study.progress",
     ),
     *("study.statistics", "study.plots", "study.report", "study.sweep", "study.watch", "study.evaluations"),
-    *("study.demo", "cli"),
+    *("study.demo", "cli_agents", "cli"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p.name != "__init__.py")
 HEAVY = {

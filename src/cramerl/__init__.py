@@ -1,7 +1,11 @@
 """Distributional reinforcement learning built on the Cramér distance.
 
-Functions take NumPy, JAX or PyTorch arrays, act on the last axis and broadcast over the others.
+Functions take NumPy, JAX or PyTorch arrays, act on the last axis and broadcast over the others. Agents need the extra
+``deep``; what they are made of is loaded when it is first used.
 """
+
+import importlib
+import typing
 
 from cramerl.cramer import (
     UnitMassBasis,
@@ -36,10 +40,17 @@ from cramerl.measures import (
 from cramerl.projections import backup, backup_matrix, project, project_affine
 from cramerl.supports import Support
 
+if typing.TYPE_CHECKING:
+    from cramerl.study.agents import export_agent, load_agent
+    from cramerl.study.config import TrainConfig
+    from cramerl.study.presets import preset
+    from cramerl.study.training import resume, train
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Support",
+    "TrainConfig",
     "UnitMassBasis",
     "backup",
     "backup_matrix",
@@ -52,20 +63,46 @@ __all__ = [
     "cramer_gram_sqrt",
     "cramer_loss",
     "cvar",
+    "export_agent",
     "hl_gauss_targets",
+    "load_agent",
     "mean",
     "nearest_distribution",
     "negative_mass",
     "optimal_penalty_range",
+    "preset",
     "project",
     "project_affine",
     "quantile",
     "quantile_huber",
     "raw_distance_sq",
     "raw_gram",
+    "resume",
     "td_huber",
     "td_squared",
     "total_mass",
+    "train",
     "unit_mass_basis",
     "variance",
 ]
+
+_LOADED_WHEN_USED = {
+    "TrainConfig": "cramerl.study.config",
+    "export_agent": "cramerl.study.agents",
+    "load_agent": "cramerl.study.agents",
+    "preset": "cramerl.study.presets",
+    "resume": "cramerl.study.training",
+    "train": "cramerl.study.training",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LOADED_WHEN_USED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LOADED_WHEN_USED[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import difflib
 import io
 import json
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cramerl import __version__
+from cramerl.cli_agents import add_agent_commands, integer_from, require_library, show_progress
 
 EXAMPLES = """\
 examples:
@@ -23,9 +24,11 @@ examples:
   cramerl evaluate FrozenLake-v1           return distributions of a uniform policy, with a certificate
   cramerl evaluate queue --features fourier:5 --discount 0.99
   cramerl evaluate --data log.parquet --state x,y --next-state x2,y2 --terminated done
+  cramerl train s51 Breakout-MinAtar --steps 1e6 --seed 0
+  cramerl play runs/RUN                    scores of a trained agent; also: resume, export
 
-exit status: 0 done, 1 a claim did not come out as it should, 2 bad input (a sentence says what is allowed),
-130 stopped by Ctrl-C
+exit status: 0 done, 1 a claim did not come out as it should or a loss was not finite, 2 bad input (a sentence says
+what is allowed), 130 stopped by Ctrl-C
 """
 
 
@@ -35,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without é still gets its table
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up, not past it
-    options = _parser().parse_args(arguments)
+    options = _parse(arguments)
     try:
         status = options.run(options)
         sys.stdout.flush()
@@ -52,6 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 2
 
 
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0].partition("=")[0], getattr(options, "flags", []), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return options
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="cramerl",
@@ -64,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_verify(commands)
     _add_evaluate(commands)
+    add_agent_commands(commands)
     return parser
 
 
@@ -75,10 +89,10 @@ def _add_demo(commands: Any) -> None:
         "gradient descent on three losses, and evaluate a small process. Prints tables; writes numbers and pictures.",
     )
     demo.add_argument("--out", type=Path, default=Path("out/demo"), help="folder to write to (default: %(default)s)")
-    demo.add_argument("--atoms", type=_integer_from(3), default=51, metavar="K", help="atoms (default: %(default)s)")
+    demo.add_argument("--atoms", type=integer_from(3), default=51, metavar="K", help="atoms (default: %(default)s)")
     demo.add_argument(
         "--steps",
-        type=_integer_from(1),
+        type=integer_from(1),
         default=5000,
         metavar="N",
         help="gradient steps per loss (default: %(default)s)",
@@ -118,7 +132,7 @@ def _add_evaluate(commands: Any) -> None:
         "or random:N, functions of the state's number",
     )
     add("--bias", action="store_true", help="add a constant feature (with --data there is one anyway)")
-    add("--atoms", type=_integer_from(2), default=51, metavar="K", help="atoms of the support (default: %(default)s)")
+    add("--atoms", type=integer_from(2), default=51, metavar="K", help="atoms of the support (default: %(default)s)")
     add("--v-min", type=float, help="smallest return of the support (default: from the process or the data)")
     add("--v-max", type=float, help="largest return of the support")
     add("--normalisation", choices=("before", "after", "affine"), default="before", help="how the mass is kept")
@@ -138,30 +152,15 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.set_defaults(run=_evaluate)
 
 
-def _integer_from(least: int):
-    def integer(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"must be an integer >= {least}, got {text!r}")
-        return int(text)
-
-    return integer
-
-
 def _share(error: float) -> str:
     return f"{error:.1e}" if error > 1e-14 else "< 1e-14"
-
-
-def _require_library(name: str, extra: str) -> None:
-    """Say what to install before work is done that would be lost."""
-    if importlib.util.find_spec(name) is None:
-        raise ValueError(f"{name} is not installed; install cramerl with its extra: pip install 'cramerl[{extra}]'")
 
 
 def _demo(options: argparse.Namespace) -> int:
     from cramerl import _files
     from cramerl.study import demo, evaluations
 
-    _require_library("matplotlib", "plot")
+    require_library("matplotlib", "plot")
     options.out.mkdir(parents=True, exist_ok=True)
     result = demo.run(options.atoms, options.steps)
     queue = demo.evaluate_queue()
@@ -189,9 +188,9 @@ def _verify(options: argparse.Namespace) -> int:
     from cramerl import _files
     from cramerl.linear import claims
 
-    _progress("recomputing the paper's claims ...")
+    show_progress("recomputing the paper's claims ...")
     found = claims.verify()
-    _progress("")
+    show_progress("")
     wanted = [(options.json, json.dumps(claims.to_json(found), indent=2)), (options.html, claims.to_html(found))]
     printed = [text for place, text in wanted if place == "-"]
     written = [_files.write_text(Path(place), text) for place, text in wanted if place not in (None, "-")]
@@ -203,7 +202,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    _require_library("matplotlib", "plot")
+    require_library("matplotlib", "plot")
     options.out.mkdir(parents=True, exist_ok=True)
     if (options.process is None) == (options.data is None):
         raise ValueError("give either a process to evaluate or --data FILE; see cramerl evaluate --help")
@@ -221,7 +220,7 @@ def _evaluate_process(options: argparse.Namespace) -> int:
     from cramerl.supports import Support
 
     if options.process not in evaluations.EXAMPLES:
-        _require_library("gymnasium", "gym")
+        require_library("gymnasium", "gym")
     process = evaluations.named_process(options.process, options.policy or "uniform", options.discount)
     features = evaluations.named_features(options.features or "tabular", process, bias=options.bias)
     support = suggest_support(process, options.atoms)
@@ -242,7 +241,7 @@ def _evaluate_data(options: argparse.Namespace) -> int:
     from cramerl.study import evaluations
     from cramerl.supports import Support
 
-    _require_library("pyarrow", "data")
+    require_library("pyarrow", "data")
     if not options.state or not options.next_state:
         raise ValueError("--data needs --state and --next-state, the columns of the features before and after")
     if (options.v_min is None) != (options.v_max is None):
@@ -253,7 +252,7 @@ def _evaluate_data(options: argparse.Namespace) -> int:
     )
     settings = {"num_atoms": options.atoms, "normalisation": options.normalisation, "method": options.method}
     found = evaluations.evaluate_log(
-        options.data, columns, support, options.discount, bias=not options.no_bias, report=_progress, **settings
+        options.data, columns, support, options.discount, bias=not options.no_bias, report=show_progress, **settings
     )
     written = evaluations.write_log_evaluation(found, options.out)
     print(evaluations.log_summary(found))
@@ -261,12 +260,6 @@ def _evaluate_data(options: argparse.Namespace) -> int:
     for path in written:
         print(f"wrote {path}")
     return 0
-
-
-def _progress(words: str) -> None:
-    """A line that is written over, where a person watches."""
-    if sys.stderr.isatty():
-        print(f"\r{words}\033[K", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

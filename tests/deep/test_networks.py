@@ -254,7 +254,7 @@ def test_convolutions_need_pictures(name, shape):
     ],
 )
 def test_small_pictures_are_refused(name, shape):
-    with pytest.raises(ValueError, match=r"pictures of \d+ x \d+ are too small for this network; use .*mlp"):
+    with pytest.raises(ValueError, match=r"network (nature|minatar) needs .*\d+ x \d+.*; use .*mlp"):
         build(name, shape)
 
 

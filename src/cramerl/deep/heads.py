@@ -8,7 +8,7 @@ last axis and broadcast over the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +33,15 @@ Array = jax.Array
 class Head(Protocol):
     """One agent's idea of the return. ``support`` is None where the law has no fixed atoms."""
 
-    num_outputs: int
-    support: Support | None
+    @property
+    def num_outputs(self) -> int:
+        """Numbers the last layer returns for each action."""
+        ...
+
+    @property
+    def support(self) -> Support | None:
+        """The atoms, or None."""
+        ...
 
     def law(self, outputs: Array) -> tuple[Array, Array]:
         """Atoms and masses (..., K) of the law of the return; masses may be negative (s51, u51)."""
@@ -45,7 +52,7 @@ class Head(Protocol):
         ...
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
-        """What the outputs at (s, a) should become, given those of the best next action. No gradient flows back."""
+        """What the outputs at (s, a) should become, given those of the best next action."""
         ...
 
     def loss(self, outputs: Array, target: Array) -> Array:
@@ -58,8 +65,11 @@ class DQN:
     """The mean only. Mnih et al. 2015 (Huber); the squared error is Dopamine's newer default."""
 
     dqn_loss: Literal["huber", "squared"] = "huber"
-    num_outputs: int = 1
-    support: None = None
+    num_outputs: ClassVar[int] = 1
+    support: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        require_choice("dqn_loss", self.dqn_loss, ("huber", "squared"))
 
     def law(self, outputs: Array) -> tuple[Array, Array]:
         """A point mass at the value."""
@@ -120,6 +130,10 @@ class S51:
     mass_penalty: float = 10.0
     mass_penalty_scale: Literal["orthonormal", "total"] = "orthonormal"
     normalisation: Literal["after", "before"] = "after"
+
+    def __post_init__(self) -> None:
+        require_choice("mass_penalty_scale", self.mass_penalty_scale, ("orthonormal", "total"))
+        require_choice("normalisation", self.normalisation, ("after", "before"))
 
     @property
     def num_outputs(self) -> int:
@@ -187,7 +201,7 @@ class QR:
 
     num_atoms: int = 51
     quantile_threshold: float = 1.0
-    support: None = None
+    support: ClassVar[None] = None
 
     @property
     def num_outputs(self) -> int:

@@ -95,7 +95,7 @@ class Learner:
         greedy = jnp.argmax(self.head.values(self.network.apply(params, observations)), axis=-1).astype(jnp.int32)
         explore_key, action_key = jax.random.split(key)
         num_actions = jax.eval_shape(self.network.apply, params, observations).shape[1]
-        random = jax.random.randint(action_key, greedy.shape, 0, num_actions)
+        random = jax.random.randint(action_key, greedy.shape, 0, num_actions, dtype=jnp.int32)
         return jnp.where(jax.random.uniform(explore_key, greedy.shape) < epsilon, random, greedy)
 
     def targets(self, state: LearnerState, batch: Batch) -> tuple[Array, Array]:

@@ -122,7 +122,9 @@ def _convolution(
     else:
         after = ((height - size) // stride + 1, (width - size) // stride + 1, filters)
     if min(after) < 1:
-        raise ValueError(f"pictures of {height} x {width} are too small for this network; use minatar or mlp")
+        raise ValueError(
+            f"network nature needs larger pictures: {name} has {height} x {width} left; use minatar or mlp"
+        )
 
     def init(key: Array) -> Params:
         flat = _dense_params(key, size * size * channels, filters)
@@ -141,7 +143,7 @@ def _sliced_convolution(name: str, shape: tuple[int, ...], filters: int, size: i
     height, width, channels = shape
     rows, columns = height - size + 1, width - size + 1
     if min(rows, columns) < 1:
-        raise ValueError(f"pictures of {height} x {width} are too small for this network; use mlp")
+        raise ValueError(f"network minatar needs pictures of at least 3 x 3, got {height} x {width}; use mlp")
 
     def apply(params: Params, x: Array) -> Array:
         shifts = [x[:, i : i + rows, j : j + columns] for i in range(size) for j in range(size)]

@@ -106,8 +106,10 @@ class Schedule:
             (first block, last block + 1, whether it learns, whether the target is renewed before it).
         """
         cuts = [b for b in range(start, stop) if b in (start, self.first_learning_block) or self.changes_target(b)]
-        ends = [*cuts[1:], stop]
-        return [(a, b, a >= self.first_learning_block, self.changes_target(a)) for a, b in zip(cuts, ends, strict=True)]
+        return [
+            (a, b, a >= self.first_learning_block, self.changes_target(a))
+            for a, b in zip(cuts, [*cuts[1:], stop], strict=False)
+        ]
 
     def exploration(self, steps: jax.Array) -> jax.Array:
         """Epsilon after so many steps."""

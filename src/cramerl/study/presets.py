@@ -64,7 +64,7 @@ _CLASSIC = {
     "v_min": 0.0,
     "v_max": 100.0,
 }
-_CLASSIC_RATES = {"dqn": 1e-3, "c51": 1e-3, "s51": 5e-4, "u51": 1e-3, "qr": 1e-3, "hl_gauss": 1e-3}
+_CLASSIC_RATES = {"dqn": 1e-3, "c51": 3e-4, "s51": 5e-4, "u51": 1e-3, "qr": 1e-3, "hl_gauss": 3e-4}
 _SMOKE = {
     "steps": 2_000,
     "num_envs": 4,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import json
-import math
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -59,8 +58,9 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """The folder of a run that is there."""
         path = Path(path)
-        if not (path / CONFIG).is_file():
-            raise ValueError(f"run must be a folder made by cramerl train, {path} has no {CONFIG}")
+        for name in (CONFIG, SPEC):
+            if not (path / name).is_file():
+                raise ValueError(f"run must be a folder made by cramerl train, {path} has no {name}")
         return cls(path)
 
     @property
@@ -84,7 +84,7 @@ class RunFolder:
         return _lines(self.path / METRICS)
 
     def append_metrics(self, rows: list[dict[str, Any]]) -> None:
-        """Add lines; numbers that are not finite are left out, they are not JSON."""
+        """Add lines."""
         _append(self.path / METRICS, rows)
 
     def append_timing(self, rows: list[dict[str, Any]]) -> None:
@@ -136,8 +136,7 @@ def versions() -> dict[str, Any]:
 
 
 def _append(file: Path, rows: list[dict[str, Any]]) -> None:
-    kept = [{k: v for k, v in row.items() if not isinstance(v, float) or math.isfinite(v)} for row in rows]
-    text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in kept)
+    text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
     with file.open("a", encoding="utf-8") as out:
         out.write(text)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+import math
 import signal
 import threading
 import time
@@ -92,6 +94,7 @@ def train(config: TrainConfig, out: str | Path | None = None, *, report: Report 
         >>> config = cramerl.preset("minatar", "s51", "Breakout-MinAtar", steps=1_000_000)
         >>> run = cramerl.train(config)  # doctest: +SKIP
     """
+    _require_loggers(config)
     loop = building.make_loop(config)  # before the folder: settings that cannot be built leave nothing behind
     try:
         if config.initial_weights:
@@ -123,6 +126,8 @@ def resume(run: str | Path, steps: int | None = None, *, report: Report | None =
         trainer = _Trainer(config, folder, loop, report)
         trainer.restore()
         if steps is not None:
+            if steps < trainer.step:
+                raise ValueError(f"steps must be at least {trainer.step}, which the run has done, got {steps}")
             folder.change_config(config)
         return trainer.run()
     finally:
@@ -143,7 +148,7 @@ class _Trainer:
         self.iteration = 0
         self.store = CheckpointStore(folder.path / "checkpoints")
         self.message: str | None = None
-        self._clock = time.perf_counter()
+        self._clock, self._clock_step = time.perf_counter(), 0
         self._last_row: dict[str, Any] | None = None
         self._speed = 0.0
         self._restored = False
@@ -160,6 +165,7 @@ class _Trainer:
         with ExitStack() as stack:
             self.loggers = [stack.enter_context(_closing(x)) for x in _loggers(self.config, self.folder, self.step)]
             stop = stack.enter_context(_interrupts(self._announce_stop))
+            self._clock, self._clock_step = time.perf_counter(), self.step
             self._report()
             while self.loop.block < self.total_blocks:
                 if not self._run_to_boundary(stop):
@@ -206,8 +212,8 @@ class _Trainer:
             raise Diverged(self._diverged(min(bad)))
         self._write(rows)
         now = time.perf_counter()
-        speed = self.log_blocks * self.loop.schedule.steps_per_block / max(now - self._clock, 1e-9)
-        self._clock, self._speed, self._last_row = now, speed, rows[0]
+        speed = (self.step - self._clock_step) * self.config.lanes / max(now - self._clock, 1e-9)
+        self._clock, self._clock_step, self._speed, self._last_row = now, self.step, speed, rows[0]
         timing = {
             "step": self.step,
             "charts/SPS": speed,
@@ -320,7 +326,8 @@ def _row(trainer: _Trainer, seed: int, totals: Any) -> dict[str, Any]:
     if totals.blocks:
         tags = {"losses/loss": "loss", "losses/q_values": "q_values"}
         tags |= {f"dist/{name}": name for name in ("mass", "negative_mass", "clipped_mass")}
-        row |= {tag: float(getattr(totals.info, name) / totals.blocks) for tag, name in tags.items()}
+        values = {tag: float(getattr(totals.info, name) / totals.blocks) for tag, name in tags.items()}
+        row |= {tag: value for tag, value in values.items() if math.isfinite(value)}  # dqn and qr have no masses
         row["charts/updates"] = int(schedule.updates_before(trainer.loop.block))
     return row
 
@@ -329,6 +336,17 @@ def _set_weights(loop: Any, config: TrainConfig) -> None:
     from cramerl.study.agents import read_weights
 
     loop.set_params(read_weights(config.initial_weights, loop.params))
+
+
+def _require_loggers(config: TrainConfig) -> None:
+    """Say what to install before a run begins that could not be logged as asked."""
+    wanted = {"tensorboardX": config.tensorboard, config.track: config.track != "none"}
+    for library, needed in wanted.items():
+        if needed and importlib.util.find_spec(library) is None:
+            extra = "deep" if library == "tensorboardX" else library
+            raise ValueError(
+                f"{library} is not installed; install cramerl with its extra: pip install 'cramerl[{extra}]'"
+            )
 
 
 def _loggers(config: TrainConfig, folder: RunFolder, step: int) -> Iterator[Logger]:
