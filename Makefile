@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(EXTRAS)
 OUT    ?= out/demo
+TRAIN_STEPS ?= 150000
 
 .PHONY: help setup test test-all demo lint format bench docs clean
 
@@ -25,8 +26,8 @@ test: $(READY)  ## run the test suite
 test-all: $(READY)  ## run every test, the slow ones and those for an accelerator too
 	$(BIN)/python -m pytest -n auto
 
-demo: $(VENV)/.ready-all  ## see what it does, at the size of a laptop; writes out/demo/
-	$(BIN)/cramerl demo --out $(OUT)
+demo: $(VENV)/.ready-all  ## see what it does, at the size of a laptop, in a few minutes; writes out/demo/
+	$(BIN)/cramerl demo --out $(OUT) --train-steps $(TRAIN_STEPS)
 
 lint: $(READY)  ## formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -40,6 +41,7 @@ format: $(READY)  ## put the formatting right
 bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/linear.py
+	$(BIN)/python benchmarks/deep.py
 
 docs: $(READY)  ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build

@@ -43,7 +43,7 @@ HOUSE = [
         "study.progress",
     ),
     *("study.statistics", "study.plots", "study.report", "study.sweep", "study.watch", "study.evaluations"),
-    *("study.demo", "cli_agents", "cli"),
+    *("study.demo", "study.demo_agents", "cli_agents", "cli"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p.name != "__init__.py")
 HEAVY = {

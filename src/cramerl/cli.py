@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from cramerl import __version__
-from cramerl.cli_agents import add_agent_commands, integer_from, require_library, show_progress
+from cramerl.cli_agents import (
+    add_agent_commands,
+    integer_from,
+    require_deep_libraries,
+    require_library,
+    show_progress,
+)
 
 EXAMPLES = """\
 examples:
@@ -97,6 +103,14 @@ def _add_demo(commands: Any) -> None:
         metavar="N",
         help="gradient steps per loss (default: %(default)s)",
     )
+    demo.add_argument(
+        "--train-steps",
+        type=integer_from(0),
+        default=0,
+        metavar="N",
+        help="also train s51, u51, c51 and dqn on MinAtar Breakout for N steps each and draw their curves; 150000 takes "
+        "a few minutes on two cores, and goes on where it was stopped (default: %(default)s)",
+    )
     demo.set_defaults(run=_demo)
 
 
@@ -161,6 +175,8 @@ def _demo(options: argparse.Namespace) -> int:
     from cramerl.study import demo, evaluations
 
     require_library("matplotlib", "plot")
+    if options.train_steps:
+        require_deep_libraries()
     options.out.mkdir(parents=True, exist_ok=True)
     result = demo.run(options.atoms, options.steps)
     queue = demo.evaluate_queue()
@@ -181,6 +197,31 @@ def _demo(options: argparse.Namespace) -> int:
     print()
     for path in written:
         print(f"wrote {path}")
+    return _demo_agents(options) if options.train_steps else 0
+
+
+def _demo_agents(options: argparse.Namespace) -> int:
+    from cramerl import _files
+    from cramerl.study import demo_agents
+    from cramerl.study.progress import progress_display
+
+    curves = []
+    print(f"\nFour agents learn MinAtar Breakout, {options.train_steps:,} steps each")
+    for agent in demo_agents.AGENTS:
+        with progress_display(sys.stderr) as report:
+            run = demo_agents.train_agent(agent, options.train_steps, options.out / "runs", report)
+        if not run.finished:
+            print(f"stopped at step {run.step:,} of {agent}; the same command goes on from there")
+            return 130
+        curves.append(demo_agents.curve(run))
+        print(f"  {agent:<5} mean return in the last tenth {curves[-1].last:6.2f}   {run.folder}", flush=True)
+    written = [
+        _files.write_json(options.out / "curves.json", demo_agents.summary(curves)),
+        demo_agents.draw(curves, options.out / "curves.png"),
+    ]
+    for path in written:
+        print(f"wrote {path}")
+    print(f"to let one play: cramerl play {options.out / 'runs' / 'u51'}")
     return 0
 
 

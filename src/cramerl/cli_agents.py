@@ -181,7 +181,8 @@ def _settings(options: argparse.Namespace) -> TrainConfig:
     return dataclasses.replace(config, agent=options.agent, env=options.env, **changes)
 
 
-def _require_libraries(config: TrainConfig | None = None) -> None:
+def require_deep_libraries(config: TrainConfig | None = None) -> None:
+    """Say what to install before an agent is trained or played."""
     for name in _LIBRARIES:
         require_library(name, "deep")
     if config is not None and config.tensorboard:
@@ -195,7 +196,7 @@ def _train(options: argparse.Namespace) -> int:
     if options.print_config:
         print(json.dumps(config.to_json(), indent=2))
         return 0
-    _require_libraries(config)
+    require_deep_libraries(config)
     from cramerl.study import training
 
     return _follow(lambda report: training.train(config, options.out, report=report))
@@ -206,7 +207,7 @@ def _resume(options: argparse.Namespace) -> int:
 
     steps = None if options.steps is None else parse_setting("steps", options.steps)
     config = agents.load_config(options.folder)
-    _require_libraries(config)
+    require_deep_libraries(config)
     return _follow(lambda report: training.resume(options.folder, steps, report=report))
 
 
@@ -273,7 +274,7 @@ def _play(options: argparse.Namespace) -> int:
     from cramerl.study import agents, building
 
     config = agents.load_config(options.folder)
-    _require_libraries()
+    require_deep_libraries()
     from cramerl.deep.agent import play_episodes
 
     show_progress("loading ...")
@@ -324,7 +325,7 @@ def _print_episodes(options: argparse.Namespace, config: TrainConfig, played: li
 def _export(options: argparse.Namespace) -> int:
     from cramerl.study import agents
 
-    _require_libraries()
+    require_deep_libraries()
     for path in agents.export_agent(options.folder, options.out):
         print(f"wrote {path}")
     return 0

@@ -35,6 +35,15 @@ def draw_descents(ax: Any, errors: Any, labels: Any) -> Any:
     return ax
 
 
+def draw_curves(ax: Any, steps: Any, returns: Any, labels: Any) -> Any:
+    """Return against agent steps, one curve per run."""
+    for x, y, label, colour in zip(steps, returns, labels, (NEGATIVE, POSITIVE, TARGET, ACCENT), strict=False):
+        ax.plot(x, y, color=colour, linewidth=1.6, label=label)
+    ax.set(xlabel="agent steps", ylabel="mean return of episodes")
+    ax.legend(frameon=False, fontsize=8, loc="upper left")
+    return ax
+
+
 def new_figure(columns: int, *, height: float = 3.6) -> tuple[Any, Any]:
     """A figure of ``columns`` plain axes side by side, outside pyplot's global state."""
     from matplotlib.figure import Figure
