@@ -227,8 +227,11 @@ def test_settings_printed_are_settings_read(tmp_path):
     (tmp_path / "settings.json").write_text(printed.stdout)
     again = run("train", "qr", "pong", "--config", "settings.json", "--print-config", cwd=tmp_path)
     assert again.stdout == printed.stdout
-    changed = run("train", "c51", "qbert", "--config", "settings.json", "--seed", "3", "--print-config", cwd=tmp_path)
-    assert json.loads(changed.stdout) == config | {"agent": "c51", "env": "qbert", "seed": 3}
+    changed = run("train", "qr", "qbert", "--config", "settings.json", "--seed", "3", "--print-config", cwd=tmp_path)
+    assert json.loads(changed.stdout) == config | {"env": "qbert", "seed": 3}
+    other = run("train", "c51", "qbert", "--config", "settings.json", "--print-config", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "AGENT must be qr, as in settings.json" in other.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
 
 

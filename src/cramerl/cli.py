@@ -108,7 +108,7 @@ def _add_demo(commands: Any) -> None:
         type=integer_from(0),
         default=0,
         metavar="N",
-        help="also train s51, u51, c51 and dqn on MinAtar Breakout for N steps each and draw their curves; 150000 takes "
+        help="also train s51, u51, c51 and dqn on MinAtar Breakout N steps each and draw their curves; 150000 takes "
         "a few minutes on two cores, and goes on where it was stopped (default: %(default)s)",
     )
     demo.set_defaults(run=_demo)

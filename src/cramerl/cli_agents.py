@@ -66,7 +66,7 @@ def add_agent_commands(commands: Any) -> None:
     play.add_argument("folder", type=Path, metavar="RUN_OR_EXPORT", help="folder of a run, or one cramerl export wrote")
     add = play.add_argument
     add("--episodes", type=integer_from(1), default=5, metavar="N", help="how many (default: %(default)s)")
-    add("--epsilon", type=_share, default=0.001, help="share of random actions (default: %(default)s)")
+    add("--epsilon", type=_share, help="share of random actions (default: the run's eval_epsilon)")
     add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="of environments and actions (default: %(default)s)")
     add("--json", action="store_true", help="print JSON instead")
     play.set_defaults(run=_play)
@@ -178,6 +178,9 @@ def _settings(options: argparse.Namespace) -> TrainConfig:
     from cramerl.study.records import read_object
 
     config = read_object(options.config, TrainConfig.from_json)
+    if config.agent != options.agent:
+        kept = "whose step size and the like would be kept: start from a preset instead"
+        raise ValueError(f"AGENT must be {config.agent}, as in {options.config}, {kept}; got {options.agent}")
     return dataclasses.replace(config, agent=options.agent, env=options.env, **changes)
 
 
@@ -264,6 +267,8 @@ def _ending(run: Run, *, done_before: bool) -> Iterator[str]:
         mean, episodes = tested[-1]["eval/episodic_return"], tested[-1]["eval/episodes"]
         yield f"mean return {mean:,.2f} in {episodes} evaluation episodes"
     yield f"the run is in {run.folder}"
+    if config.lanes > 1:
+        yield f"{config.lanes} seeds were trained; play and export take the first, {config.seed}"
     if config.checkpoints != "none":
         yield f"to watch its scores: cramerl play {folder}"
     if config.checkpoints == "full":
@@ -275,6 +280,7 @@ def _play(options: argparse.Namespace) -> int:
 
     config = agents.load_config(options.folder)
     require_deep_libraries()
+    options.epsilon = config.eval_epsilon if options.epsilon is None else options.epsilon
     from cramerl.deep.agent import play_episodes
 
     show_progress("loading ...")

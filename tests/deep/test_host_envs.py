@@ -192,10 +192,10 @@ def test_names_of_games(name, game):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"name": "ALE/Pongg-v5"}, r"name must be .* got 'ALE/Pongg-v5'; near it: 'pong'"),
+        ({"name": "ALE/Pongg-v5"}, r"env must be .* got 'ALE/Pongg-v5'; near it: 'pong'"),
         ({"name": "SpaceInvader"}, r"near it: 'space_invaders'"),
-        ({"name": "CartPole-v1"}, r"name must be an Atari game such as 'pong' or 'ALE/Pong-v5', got 'CartPole-v1'"),
-        ({"name": 3}, r"name must be .* got 3"),
+        ({"name": "CartPole-v1"}, r"env must be an Atari game such as 'pong' or 'ALE/Pong-v5', got 'CartPole-v1'"),
+        ({"name": 3}, r"env must be .* got 3"),
         ({"num_envs": 0}, r"num_envs must be an integer >= 1, got 0"),
         ({"num_envs": True}, r"num_envs must be an integer >= 1, got True"),
         ({"sticky": 1.5}, r"sticky must be a probability in \[0, 1\], got 1.5"),
@@ -341,13 +341,13 @@ def test_observations_a_network_cannot_be_given(toy, space):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"name": "Pendulum-v1"}, r"name must be an environment with Discrete actions, got 'Pendulum-v1' with Box\("),
+        ({"name": "Pendulum-v1"}, r"env must be an environment with Discrete actions, got 'Pendulum-v1' with Box\("),
         ({"name": "Blackjack-v1"}, r"with Box or Discrete observations, got 'Blackjack-v1' with Tuple\("),
-        ({"name": "CartPole-v9"}, r"name must be a Gymnasium id such as 'CartPole-v1', .* got 'CartPole-v9': .*`v9`"),
+        ({"name": "CartPole-v9"}, r"env must be a Gymnasium id such as 'CartPole-v1', .* got 'CartPole-v9': .*`v9`"),
         ({"name": "Nothing-v0"}, r"or an Atari game such as 'ALE/Pong-v5', got 'Nothing-v0'"),
-        ({"name": "no such name"}, r"name must be .* got 'no such name'"),
-        ({"name": "nomodule:Nothing-v0"}, r"name must be .* got 'nomodule:Nothing-v0': No module named 'nomodule'"),
-        ({"name": None}, r"name must be .* got None"),
+        ({"name": "no such name"}, r"env must be .* got 'no such name'"),
+        ({"name": "nomodule:Nothing-v0"}, r"env must be .* got 'nomodule:Nothing-v0': No module named 'nomodule'"),
+        ({"name": None}, r"env must be .* got None"),
         ({"num_envs": 0}, r"num_envs must be an integer >= 1, got 0"),
         ({"max_episode_steps": 0}, r"max_episode_steps must be an integer >= 1, got 0"),
         (

@@ -405,6 +405,26 @@ def test_paused_between_lines_of_the_log(name, whole, tmp_path):
     assert_same(run, whole(name))
 
 
+def test_what_is_seen_after_a_pause_is_stacked_as_if_there_had_been_none(tmp_path, monkeypatch):
+    """The choice of an action hardly shows it, so every row's observation is looked at."""
+    config, real = settings("pong on the host", steps=120, eval_episodes=0), HostLoop._seen_on_host
+    seen: dict[int, np.ndarray] = {}
+
+    def seen_on_host(loop: HostLoop) -> np.ndarray:
+        seen[loop.row] = np.array(real(loop))  # rows that are played again come before the row that is next
+        return np.array(seen[loop.row])
+
+    monkeypatch.setattr(HostLoop, "_seen_on_host", seen_on_host)
+    train(config, tmp_path / "whole")
+    whole, seen = seen, {}
+    with ctrl_c_within(14):
+        assert not train(config, tmp_path / "run").finished
+    assert resume(tmp_path / "run").finished
+    assert seen.keys() == whole.keys() == set(range(60))
+    assert [row for row in whole if not np.array_equal(whole[row], seen[row])] == []
+    assert whole[40].shape == (2, 84, 84, 4)
+
+
 def test_rows_paused_in_are_whole_in_every_later_checkpoint(whole, tmp_path):
     """The last row's outcome is not known at a pause; it is when the next checkpoint is written."""
     run = tmp_path / "run"

@@ -33,7 +33,7 @@ class Agent:
     spec: EnvSpec
 
     def outputs(self, observations: Any) -> np.ndarray:
-        """What the network returns, (N, A, O), for observations (N, *spec.observation_shape)."""
+        """What the network returns, (N, A, O), for observations ``(N, *spec.observation_shape)``."""
         return np.asarray(self._compiled[0](self.params, self._checked(observations)))
 
     def values(self, observations: Any) -> np.ndarray:

@@ -155,7 +155,7 @@ class S51:
         return _unit_mass(backup(self.support, rewards, discounts, next_outputs))
 
     def loss(self, outputs: Array, target: Array) -> Array:
-        """Eq. 5 of the paper with its constant put right (or ``total``, see `cramerl.cramer_loss`)."""
+        """Eq. 5 of the paper with its constant put right (or ``total``, see ``cramerl.cramer_loss``)."""
         unit = _unit_spaced(self.num_outputs)
         return cramer_loss(unit, target, outputs, self.mass_penalty, self.mass_penalty_scale)
 

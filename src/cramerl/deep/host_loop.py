@@ -67,6 +67,7 @@ class HostLoop:
         self.seconds = {"environment": 0.0, "acting": 0.0, "learning": 0.0}
         self.totals = _none()
         self._outcome = self._nothing()
+        self._iteration = self._iteration_row = 0
         self._key = jax.random.key(seed)
         self._unroll = jax.default_backend() == "cpu"
         self.state: LearnerState = jax.jit(learner.init)(stream(self._key, Stream.WEIGHTS))
@@ -76,6 +77,7 @@ class HostLoop:
         self.replay: Replay = replays.empty_replay(rows, num_envs, on_device, spec.frame_dtype)
         self._see = jax.jit(self._see_and_act, donate_argnums=0)
         self._close_row = jax.jit(self._see_last, donate_argnums=0)
+        self._finish_last = jax.jit(self._finish, donate_argnums=0)
         self._draw = jax.jit(self._draw_batches)
         self._read = jax.jit(replays.read_batch)
         self._update = jax.jit(self._learn)
@@ -113,11 +115,17 @@ class HostLoop:
 
     def take_totals(self) -> list[Totals]:
         """The sums since the last call, as NumPy numbers; and begin anew."""
-        totals, self.totals = jax.tree.map(np.asarray, self.totals), _none()
-        return [totals]
+        totals, self.totals = self.peek_totals(), _none()
+        return totals
+
+    def peek_totals(self) -> list[Totals]:
+        """The sums so far."""
+        return [jax.tree.map(np.asarray, self.totals)]
 
     def save(self) -> HostSaved:
-        """Everything but the counters and the replay's rows."""
+        """Everything but the counters and the replay's rows, of which the last is finished: rows are saved once."""
+        if self.row > self._iteration_row:
+            self.replay = self._finish_last(self.replay, np.int32(self.row), self._outcome)
         return HostSaved(self.state, self.totals, self._outcome.actions)
 
     def load(self, state: HostSaved, counters: dict[str, int]) -> None:

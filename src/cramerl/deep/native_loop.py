@@ -83,7 +83,12 @@ class NativeLoop:
 
     def take_totals(self) -> list[Totals]:
         """The sums since the last call, of each lane, as NumPy numbers; and begin anew."""
-        totals, self.totals = jax.tree.map(np.asarray, self.totals), self._none
+        totals, self.totals = self.peek_totals(), self._none
+        return totals
+
+    def peek_totals(self) -> list[Totals]:
+        """The sums so far."""
+        totals = jax.tree.map(np.asarray, self.totals)
         return [jax.tree.map(lambda x, i=i: x[i], totals) if self._many else totals for i in range(len(self.seeds))]
 
     @property

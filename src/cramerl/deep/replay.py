@@ -25,7 +25,7 @@ class Replay(NamedTuple):
     """T slots of N environments.
 
     Attributes:
-        frames: (T, N, *frame), or (T, N, 0) where they are kept on the host (`HostFrames`).
+        frames: ``(T, N, *frame)``, or (T, N, 0) where they are kept on the host, in HostFrames.
         actions: (T, N) int32.
         rewards: (T, N) float32, as the learner sees them.
         flags: (T, N) uint8, a sum of FIRST, LAST and TERMINATED.
@@ -41,11 +41,11 @@ class Batch(NamedTuple):
     """Transitions, leading axes as asked for.
 
     Attributes:
-        observations: (..., *observation).
+        observations: ``(..., *observation)``.
         actions: (...) int32.
         rewards: (...), summed with discounts over the steps of the return.
         discounts: (...), what the next state's return is multiplied by; zero after a termination.
-        next_observations: (..., *observation).
+        next_observations: ``(..., *observation)``.
         weights: (...), one, or zero for an entry that must not count.
     """
 

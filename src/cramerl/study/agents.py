@@ -66,7 +66,7 @@ def export_agent(run: str | Path, out: str | Path) -> list[Path]:
     data = safetensors.numpy.save(weights, metadata=record)
     written = [write_whole(out / WEIGHTS, lambda temporary: temporary.write_bytes(data))]
     written.append(write_text(out / CONFIG, json.dumps(config.to_json(), indent=2) + "\n"))
-    written.append(write_text(out / CARD, _card(config, spec, weights, _scores(Path(run)))))
+    written.append(write_text(out / CARD, _card(config, spec, weights, _result(Path(run), config.seed))))
     return written
 
 
@@ -128,18 +128,20 @@ def _nested(weights: dict[str, np.ndarray], like: Any, what: str) -> Any:
     return unflatten(like, {names.get(name, name): array for name, array in weights.items()}, f"weights of {what}")
 
 
-def _scores(run: Path) -> list[tuple[int, float]]:
-    rows = RunFolder(run).metrics()
-    return [(row["step"], row["charts/episodic_return"]) for row in rows if "charts/episodic_return" in row]
+def _result(run: Path, seed: int) -> str:
+    """Mean return of the episodes in the last tenth of the run, of the lane whose weights are exported."""
+    rows = [row for row in RunFolder(run).metrics() if row["seed"] == seed and row.get("charts/episodes")]
+    last = [row for row in rows if row["step"] > 0.9 * rows[-1]["step"]]
+    if not last:
+        return "not recorded"
+    episodes = sum(row["charts/episodes"] for row in last)
+    mean = sum(row["charts/episodes"] * row["charts/episodic_return"] for row in last) / episodes
+    return f"{mean:.2f} (training episodes, last tenth of {rows[-1]['step']:,} steps)"
 
 
-def _card(config: TrainConfig, spec: EnvSpec, weights: dict[str, np.ndarray], scores: list[tuple[int, float]]) -> str:
+def _card(config: TrainConfig, spec: EnvSpec, weights: dict[str, np.ndarray], result: str) -> str:
     """A model card as hubs read it: YAML, then what it is, how it was made, how to use it."""
     count = sum(array.size for array in weights.values())
-    last = [score for step, score in scores if step > 0.9 * scores[-1][0]] if scores else []
-    result = (
-        f"{np.mean(last):.2f} (training episodes, last tenth of {scores[-1][0]:,} steps)" if last else "not recorded"
-    )
     settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_json().items())
     return f"""---
 library_name: cramerl

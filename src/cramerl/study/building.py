@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def env_family(name: str) -> str:
         return "native"
     from cramerl.deep.envs.atari import game_name
 
-    return "atari" if name.startswith("ALE/") or game_name(name) else "gymnasium"
+    # A bare word is meant as a game: if it is none, the sentence that names similar ones is the useful one.
+    return "atari" if re.fullmatch(r"ALE/.*|\w+", name) or game_name(name) else "gymnasium"
 
 
 def make_envs(config: TrainConfig, num_envs: int) -> HostEnvs:
@@ -101,7 +103,7 @@ def network_name(config: TrainConfig, spec: EnvSpec) -> str:
     if config.network != "auto":
         return config.network
     if spec.family == "atari":
-        return "nature"
+        return "nature_same"
     return "minatar" if len(spec.observation_shape) == 3 else "mlp"
 
 

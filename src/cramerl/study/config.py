@@ -21,7 +21,7 @@ def _setting(default: Any, group: str, words: str, **bounds: float) -> Any:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of a run. Start from `cramerl.preset` and change what you want with `dataclasses.replace`.
+    """Settings of a run. Start from `cramerl.preset` and change what you want with ``dataclasses.replace``.
 
     Example:
         >>> config = TrainConfig(agent="s51", env="Breakout-MinAtar", steps=10_000)
@@ -73,7 +73,9 @@ class TrainConfig:
     clip_rewards: bool = _setting(False, "environment", "clip rewards to [-1, 1] for the learner; scores stay raw")
 
     network: Literal["auto", "nature", "nature_same", "minatar", "mlp", "linear"] = _setting(
-        "auto", "learner", "auto: nature for Atari, minatar for other pictures, mlp for vectors; nature_same pads SAME"
+        "auto",
+        "learner",
+        "auto: nature_same for Atari, minatar for other pictures, mlp for vectors; nature pads VALID, nature_same SAME",
     )
     hidden_units: tuple[int, ...] = _setting((128, 128), "learner", "units of the mlp's layers, commas between")
     last_layer_scale: float = _setting(1.0, "learner", "factor on the last layer's initial weights", low=0)

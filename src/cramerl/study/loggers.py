@@ -56,11 +56,14 @@ class Tracker:
             raise ValueError(
                 f"track={library} needs {library}; install it: pip install 'cramerl[{library}]'"
             ) from error
-        self._library.init(project="cramerl", name=run, config=config)
+        again = {"id": run} if library == "wandb" else {}  # so that a resumed run goes on in the same place
+        self._library.init(project="cramerl", name=run, config=config, resume="allow", **again)
+        self._lanes = config["lanes"]
 
     def log(self, row: dict[str, Any]) -> None:
-        """Send one line."""
-        self._library.log({k: v for k, v in row.items() if k != "step"}, step=row["step"])
+        """Send one line; with several lanes each has tags of its own."""
+        prefix = f"seed-{row['seed']}/" if self._lanes > 1 and "seed" in row else ""
+        self._library.log({prefix + k: v for k, v in row.items() if k != "step"}, step=row["step"])
 
     def close(self) -> None:
         """Send what is left."""

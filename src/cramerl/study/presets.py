@@ -36,7 +36,7 @@ _ATARI_AGENTS = {
     "hl_gauss": _ADAM_DQN,
     "dqn": _RMSPROP_DQN,
 }
-# Young and Tian 2019, but for one update per four steps and Adam.
+# After Young and Tian 2019, whose epsilon ends at 0.1, who update at every step with RMSProp, for 5 M steps.
 _MINATAR = {
     "steps": 1_000_000,
     "iteration_steps": 50_000,

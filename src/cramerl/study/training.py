@@ -121,10 +121,9 @@ def resume(run: str | Path, steps: int | None = None, *, report: Report | None =
         config = dataclasses.replace(config, steps=steps)
     loop = building.make_loop(config)
     try:
-        if config.initial_weights:
-            _set_weights(loop, config)
         trainer = _Trainer(config, folder, loop, report)
-        trainer.restore()
+        if not trainer.restore() and config.initial_weights:
+            _set_weights(loop, config)
         if steps is not None:
             if steps < trainer.step:
                 raise ValueError(f"steps must be at least {trainer.step}, which the run has done, got {steps}")
@@ -138,15 +137,16 @@ class _Trainer:
     """One run of a loop into a folder."""
 
     def __init__(self, config: TrainConfig, folder: RunFolder, loop: Any, report: Report | None):
-        from cramerl.deep.checkpoint import CheckpointStore
+        from cramerl.deep import checkpoint
 
+        self._checkpoint = checkpoint
         self.config, self.folder, self.loop, self.report = config, folder, loop, report
         schedule = loop.schedule
         self.total_blocks = schedule.blocks(config.steps)
         self.iteration_blocks = schedule.blocks(config.iteration_steps)
         self.log_blocks = min(schedule.blocks(config.log_steps), self.iteration_blocks)
         self.iteration = 0
-        self.store = CheckpointStore(folder.path / "checkpoints")
+        self.store = checkpoint.CheckpointStore(folder.path / "checkpoints")
         self.message: str | None = None
         self._clock, self._clock_step = time.perf_counter(), 0
         self._last_row: dict[str, Any] | None = None
@@ -172,23 +172,22 @@ class _Trainer:
                     return self._paused()
         return Run(self.folder.path, self.step, True, list(self.folder.metrics()))
 
-    def restore(self) -> None:
-        """Load the last good checkpoint; a run that has none begins anew."""
-        from cramerl.deep.checkpoint import unflatten
-
+    def restore(self) -> bool:
+        """Load the last good checkpoint; a run that has none begins anew, and that is False."""
         saved = self.store.latest()
         if self.store.problems:
             self.message = "; ".join(self.store.problems) + "; going on from an earlier one"
         if saved is None:
             self.folder.cut_metrics(0)
-            return
+            return False
         for start, rows in self.store.rows(saved):
             self.loop.write_rows(start, rows)
-        state = unflatten(self.loop.save(), saved.arrays)
+        state = self._checkpoint.unflatten(self.loop.save(), saved.arrays)
         self.iteration = saved.info["iteration"]
         self.loop.load(state, saved.info["counters"])
         self._restored = True
         self.folder.cut_metrics(saved.info["metrics_bytes"])
+        return True
 
     def _run_to_boundary(self, stop: Callable[[], bool]) -> bool:
         """Run to the next log line or the end of the iteration; False if Ctrl-C came first."""
@@ -207,9 +206,7 @@ class _Trainer:
     def _log(self) -> None:
         totals = self.loop.take_totals()
         rows = [_row(self, self.config.seed + lane, part) for lane, part in enumerate(totals)]
-        bad = [int(part.info.first_bad) for part in totals if part.info.first_bad >= 0]
-        if bad:
-            raise Diverged(self._diverged(min(bad)))
+        self._require_finite(totals)
         self._write(rows)
         now = time.perf_counter()
         speed = (self.step - self._clock_step) * self.config.lanes / max(now - self._clock, 1e-9)
@@ -230,14 +227,21 @@ class _Trainer:
             for row in rows:
                 logger.log(row)
 
-    def _diverged(self, update: int) -> str:
+    def _require_finite(self, totals: list[Any]) -> None:
+        bad = [int(part.info.first_bad) for part in totals if part.info.first_bad >= 0]
+        if bad:
+            raise Diverged(self._diverged(min(bad)))
+        if not all(np.isfinite(x).all() for x in self._checkpoint.flatten(self.loop.params).values()):
+            raise Diverged(self._diverged(int(self.loop.schedule.updates_before(self.loop.block)) - 1, "weights are"))
+
+    def _diverged(self, update: int, what: str = "loss is") -> str:
         step = (update + 1) * self.config.update_period_steps + self.loop.schedule.first_learning_block * (
             self.loop.schedule.steps_per_block
         )
         saved = self.store.latest() if self.config.checkpoints == "full" else None
         kept = f"the last good checkpoint is at step {saved.info['step']}" if saved else "there is no checkpoint"
         return (
-            f"the loss is not finite at update {update}, near step {step}; {kept} in {self.folder.path}. "
+            f"the {what} not finite at update {update}, near step {step}; {kept} in {self.folder.path}. "
             "A smaller learning_rate may help"
         )
 
@@ -272,8 +276,6 @@ class _Trainer:
         self._write([row])
 
     def _save(self) -> None:
-        from cramerl.deep.checkpoint import flatten
-
         if self.config.checkpoints == "none":
             return
         info = {
@@ -283,13 +285,16 @@ class _Trainer:
             "metrics_bytes": self.folder.metrics_size(settle=True),
         }
         if self.config.checkpoints == "weights":
-            self.store.save(info, flatten(self.loop.params))
+            self.store.save(info, self._checkpoint.flatten(self.loop.params))
             return
         row, capacity = self.loop.row, self.loop.schedule.replay_rows
         live = (max(0, row - capacity), row)
-        self.store.save(info, flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity)
+        self.store.save(
+            info, self._checkpoint.flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity
+        )
 
     def _paused(self) -> Run:
+        self._require_finite(self.loop.peek_totals())
         if self.config.checkpoints == "full" and self.loop.can_pause:
             self._save()
         elif self.config.checkpoints == "full":
@@ -298,7 +303,8 @@ class _Trainer:
         return Run(self.folder.path, self.step, False, list(self.folder.metrics()))
 
     def _announce_stop(self) -> None:
-        self.message = "stopping with a checkpoint; Ctrl-C again stops at once"
+        kept = " with a checkpoint" if self.config.checkpoints == "full" else ""
+        self.message = f"stopping{kept}; Ctrl-C again stops at once"
         self._report()
 
     def _report(self) -> None:

@@ -71,7 +71,7 @@ class AtariEnvs:
     ):
         game = game_name(name)
         if game is None:
-            raise ValueError(f"name must be an Atari game such as 'pong' or 'ALE/Pong-v5', got {name!r}{_near(name)}")
+            raise ValueError(f"env must be an Atari game such as 'pong' or 'ALE/Pong-v5', got {name!r}{_near(name)}")
         self.num_envs = require_count("num_envs", num_envs, 1)
         self._life_loss_ends = bool(life_loss_ends)
         self._envs: AtariVectorEnv | None = AtariVectorEnv(

@@ -50,7 +50,7 @@ class Step(NamedTuple):
     """What one step of N environments returned; arrays of NumPy (host) or JAX (native).
 
     Attributes:
-        frames: (N, *frame_shape).
+        frames: ``(N, *frame_shape)``.
         rewards: (N,) float32, as the game gives them.
         terminated: (N,) bool, nothing comes after for the learner: the game is over, or a life is lost where that
             counts. Not set by a time limit.

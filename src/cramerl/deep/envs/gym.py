@@ -46,7 +46,7 @@ class GymnasiumEnvs:
         actions, self._space = self._envs.single_action_space, self._envs.single_observation_space
         try:
             if not isinstance(actions, Discrete):
-                raise ValueError(f"name must be an environment with Discrete actions, got {name!r} with {actions}")
+                raise ValueError(f"env must be an environment with Discrete actions, got {name!r} with {actions}")
             shape, dtype = _frame(name, self._space)
         except ValueError:
             self.close()
@@ -110,12 +110,12 @@ def _make(name: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
     try:
         return gymnasium.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs=next_step, **options)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise ValueError(f"name must be an environment whose libraries are installed, got {name!r}: {error}") from error
+        raise ValueError(f"env must be an environment whose libraries are installed, got {name!r}: {error}") from error
     except (gymnasium.error.Error, ImportError) as error:
         kinds = (
             "a Gymnasium id such as 'CartPole-v1', 'module:Name-v0' for one that a module registers, or an Atari game"
         )
-        raise ValueError(f"name must be {kinds} such as 'ALE/Pong-v5', got {name!r}: {error}") from error
+        raise ValueError(f"env must be {kinds} such as 'ALE/Pong-v5', got {name!r}: {error}") from error
     except TypeError as error:
         raise ValueError(f"options must be what {name!r} is made with, got {options!r}: {error}") from error
 
@@ -128,4 +128,4 @@ def _frame(name: str, space: gymnasium.Space) -> tuple[tuple[int, ...], str]:
         picture = space.dtype == np.uint8 and len(space.shape) >= 2
         shape = (*space.shape, 1) if picture and len(space.shape) == 2 else space.shape or (1,)
         return shape, "uint8" if picture else "float32"
-    raise ValueError(f"name must be an environment with Box or Discrete observations, got {name!r} with {space}")
+    raise ValueError(f"env must be an environment with Box or Discrete observations, got {name!r} with {space}")
