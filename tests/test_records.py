@@ -115,7 +115,8 @@ def test_settings_that_cannot_be_used(content, words, run):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [("{}", "frame_shape"), ('{"frame_shape": [1]}', "missing"), ('{"frame_shape": 1}', "iterable")]
+    ("content", "words"),
+    [("{}", "frame_shape"), ('{"frame_shape": [1]}', "missing"), ('{"frame_shape": 1}', "iterable")],
 )
 def test_environments_that_cannot_be_used(content, words, run):
     file = run.path / "environment.json"

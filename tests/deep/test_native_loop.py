@@ -1,9 +1,12 @@
 """The compiled loop, against the same blocks written out in Python: what it stores, learns, counts and compiles."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from cramerl.deep import replay as replays
 from cramerl.deep.envs.native import GymnaxEnv
@@ -24,18 +27,35 @@ def lenient():
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """Most loops here are the same program: compile it once."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
+    folder.mkdir(exist_ok=True)
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    for name, value in zip(names, (str(folder), 0.0), strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
 def stream(seed, number, index=0):
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), index)
 
 
 def parts(env="CartPole-v1", head="dqn", limit=12, rate=1e-2, **settings):
-    """An environment, a learner and a schedule, all small."""
+    """An environment, a learner and a schedule, all small. By itself a block is 8 steps in one row, and two updates."""
     native = GymnaxEnv(env, limit)
     law = make_head(head, num_atoms=5, v_min=0.0, v_max=10.0)
     shape = native.spec.observation_shape
     network = make_network("linear", shape, native.spec.num_actions, law.num_outputs)
     learner = Learner(law, network, make_optimiser("adam", 1e-5), rate)
-    defaults = {"num_envs": 3, "batch_size": 4, "min_replay_steps": 40, "replay_steps": 10_000}
+    defaults = {"num_envs": 8, "batch_size": 4, "min_replay_steps": 40, "replay_steps": 10_000}
     defaults |= {"target_period_steps": 36, "exploration_decay_steps": 60, "exploration_final": 0.1, "discount": 0.9}
     return native, learner, Schedule(**(defaults | settings))
 
@@ -67,7 +87,7 @@ class Twin:
         self.seen = np.asarray(frames), np.ones(n, bool), np.zeros(n, bool)
         self.rows, self.row, self.block = [], 0, 0
         self.returns, self.lengths, self.episodes = np.zeros(n), np.zeros(n, int), []
-        self.sample = jax.jit(self._sample, static_argnums=2)
+        self.sample = jax.jit(self._sample)
         self.update = jax.jit(lambda s, b: learner.update(s, b, learner.targets(s, b)[0])[0])
 
     def epsilon(self, step):
@@ -79,7 +99,7 @@ class Twin:
         s = self.schedule
         shape = (s.updates_per_block, s.batch_size)
         options = {"stack": 1, "n_step": s.n_step, "discount": s.discount, "newer_rows": s.rows_per_block}
-        return replays.read_batch(ring, replays.draw(key, ring, jnp.int32(written), shape, **options))
+        return replays.read_batch(ring, replays.draw(key, ring, written, shape, **options))
 
     def run_block(self):
         s, steps = self.schedule, self.block * self.schedule.steps_per_block
@@ -87,7 +107,7 @@ class Twin:
         if self.block and steps // s.target_period_steps > (steps - s.steps_per_block) // s.target_period_steps:
             self.learned = self.learned._replace(target_params=params)
         if steps >= s.min_replay_steps:
-            batches = self.sample(stream(self.seed, SAMPLE, self.block), self.ring(), self.row)
+            batches = self.sample(stream(self.seed, SAMPLE, self.block), self.ring(), jnp.int32(self.row))
             for i in range(s.updates_per_block):
                 self.learned = self.update(self.learned, jax.tree.map(lambda x, i=i: x[i], batches))
         for _ in range(s.rows_per_block):
@@ -125,7 +145,7 @@ class Twin:
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_envs": 3},
+        {},
         {
             "num_envs": 4,
             "env": "GaussianBandit-misc",
@@ -134,12 +154,14 @@ class Twin:
             "replay_steps": 56,
             "n_step": 2,
         },
-        {"num_envs": 2, "head": "u51", "replay_steps": 60, "min_replay_steps": 33, "target_period_steps": 22},
+        pytest.param(
+            {"num_envs": 3, "head": "u51", "replay_steps": 60, "min_replay_steps": 33, "target_period_steps": 22},
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["every row kept", "ring and rewards clipped", "u51"],
+    ids=["every row kept", "ring and rewards clipped", "u51, four rows and three updates a block"],
 )
 def test_blocks_are_what_a_slow_twin_does(options):
-    options = {"limit": 9, **options}
     loop, twin = loop_of(seeds=[5], **options), Twin(*parts(**options), 5)
     blocks = 0
     for count in (1, 2, 9, 1, 14):
@@ -156,7 +178,7 @@ def test_blocks_are_what_a_slow_twin_does(options):
         close((lane.frames, lane.first, lane.last), twin.seen)
         close(lane.learner, copied(twin.learned))
         close((lane.episode_return, lane.episode_length), (twin.returns, twin.lengths))
-    assert twin.row > loop.schedule.replay_rows or options["num_envs"] == 3  # the ring went round
+    assert twin.row > loop.schedule.replay_rows or not options  # the ring went round
     assert len(twin.episodes) > 4
 
     (totals,) = loop.take_totals()
@@ -171,8 +193,8 @@ def test_blocks_are_what_a_slow_twin_does(options):
 
 def test_totals_are_those_of_the_ring():
     """Every step of this cart earns one, so its ring alone says how long episodes were."""
-    loop = loop_of(num_envs=3, limit=7)
-    loop.advance(20)
+    loop = loop_of()
+    loop.advance(60)
     flags = loop.read_rows(0, loop.row)["flags"]
     last = np.concatenate([flags & LAST != 0, np.asarray(loop.lanes.last)[None]])
     lengths = []
@@ -183,49 +205,56 @@ def test_totals_are_those_of_the_ring():
     (totals,) = loop.take_totals()
     assert totals.episodes == len(lengths) > 10
     assert totals.lengths == totals.returns == sum(lengths)
-    assert max(lengths) == 7
+    assert max(lengths) == 12
 
 
-@pytest.mark.parametrize(("num_envs", "steps_per_block", "start"), [(1, 4, 52), (3, 12, 60), (4, 4, 52), (6, 12, 60)])
-def test_one_update_per_four_steps_whatever_the_environments(num_envs, steps_per_block, start):
-    loop = loop_of(num_envs=num_envs, min_replay_steps=50)
+@pytest.mark.parametrize(
+    ("period", "num_envs", "steps_per_block", "start"),
+    [
+        (2, 1, 2, 50),
+        (2, 3, 6, 54),
+        (2, 4, 4, 52),
+        (2, 6, 6, 54),
+        pytest.param(4, 1, 4, 52, marks=pytest.mark.slow),
+        pytest.param(4, 3, 12, 60, marks=pytest.mark.slow),
+        pytest.param(4, 6, 12, 60, marks=pytest.mark.slow),
+    ],
+)
+def test_the_ratio_of_updates_to_steps_whatever_the_environments(period, num_envs, steps_per_block, start):
+    loop = loop_of(num_envs=num_envs, min_replay_steps=50, update_period_steps=period)
     for steps in (48, 60, 120, 240):
         loop.advance(steps // steps_per_block - loop.block)
-        assert loop.lanes.learner.optimiser.count == max(0, steps - start) // 4
+        assert loop.lanes.learner.optimiser.count == max(0, steps - start) // period
     (totals,) = loop.take_totals()
     assert totals.blocks == (240 - start) // steps_per_block
 
 
-@pytest.mark.parametrize("advance", [1, 7])
-def test_the_target_is_renewed_on_schedule(advance):
-    # Blocks of 12 steps, a period of 30: the target changes at the first block at or after 30, 60, 90, ... steps.
-    loop = loop_of(num_envs=3, min_replay_steps=24, target_period_steps=30)
-    slow = loop_of(num_envs=3, min_replay_steps=24, target_period_steps=30)
-    renewals = [block for block in range(1, 21) if (12 * block) // 30 > (12 * block - 12) // 30]
-    assert renewals == [3, 5, 8, 10, 13, 15, 18, 20]
+def test_the_target_is_renewed_on_schedule():
+    # Blocks of 8 steps, a period of 36, learning from 40 on: renewed at the first block at or after 36, 72, 108, ...
+    slow = loop_of()
+    renewals = [5, 9, 14, 18, 23, 27]
     target = copied(slow.lanes.learner.params)
-    for block in range(21):
+    for block in range(28):
         before = copied(slow.lanes.learner.params)
         target = before if block in renewals else target
         slow.advance(1)
         close(slow.lanes.learner.target_params, target, rtol=0, atol=0)
-        if block >= 2:
-            moved = jax.tree.map(lambda x, y: bool((x != y).any()), before, copied(slow.lanes.learner.params))
-            assert any(jax.tree.leaves(moved))
-    for _ in range(21 // advance):
-        loop.advance(advance)
-    close(loop.lanes.learner, slow.lanes.learner, rtol=0, atol=0)
+        moved = (before["outputs"]["weights"] != np.asarray(slow.lanes.learner.params["outputs"]["weights"])).any()
+        assert moved == (block >= 5)
+    fast = loop_of()
+    for count in (7, 1, 13, 7):
+        fast.advance(count)
+    close(fast.lanes.learner, slow.lanes.learner, rtol=0, atol=0)
 
 
 def test_lanes_are_separate_runs():
     seeds, rates = [3, 8], [1e-2, 3e-3]
-    options = {"num_envs": 2, "head": "s51", "limit": 9}
-    both = loop_of(seeds=seeds, rates=rates, **options)
+    both = loop_of(seeds=seeds, rates=rates)
     both.advance(20)
     rows, totals = both.read_rows(0, both.row), both.take_totals()
     assert len(totals) == 2
     for i, (seed, rate) in enumerate(zip(seeds, rates, strict=True)):
-        alone = loop_of(seeds=[seed], rates=[rate], **options)
+        alone = loop_of(seeds=[seed], rates=[rate])
         alone.advance(20)
         close(jax.tree.map(lambda x, i=i: x[i], copied(both.lanes.learner)), copied(alone.lanes.learner))
         for name, array in alone.read_rows(0, alone.row).items():
@@ -250,32 +279,28 @@ def test_a_lane_without_a_step_size_stays_where_it_was():
 
 
 @pytest.mark.parametrize("seeds", [[0], [0, 1]])
-def test_two_programs_are_compiled(seeds):
-    traced = []
-    native, learner, schedule = parts(num_envs=3)
-    network = learner.network._replace(apply=lambda p, x: traced.append(0) or learner.network.apply(p, x))
-    loop = NativeLoop(native, Learner(learner.head, network, learner.optimiser, 1e-2), schedule, seeds)
-    loop.advance(1)
-    first = len(traced)
-    loop.advance(2)
-    assert loop._run._cache_size() == 1
-    assert len(traced) == first
-    loop.advance(2)  # learning starts within
-    both = len(traced)
-    for count in (1, 3, 10, 2):
-        loop.take_totals()
-        loop.advance(count)
-    loop.load(loop.save(), loop.counters)
-    loop.write_rows(0, loop.read_rows(0, 5))
-    loop.advance(4)
-    assert loop._run._cache_size() == 2
-    assert len(traced) == both > first
+def test_two_programs_are_compiled(seeds, caplog):
+    def compiled():
+        return sum("Compiling jit(_blocks)" in record.getMessage() for record in caplog.records)
+
+    loop = loop_of(seeds=seeds)
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        for count in (1, 2, 1):
+            loop.advance(count)
+        assert compiled() == 1
+        for count in (2, 1, 3, 10, 2):  # learning starts within the first of them
+            loop.advance(count)
+            loop.take_totals()
+        loop.load(loop.save(), loop.counters)
+        loop.write_rows(0, loop.read_rows(0, 5))
+        loop.advance(4)
+    assert compiled() == 2
 
 
 @pytest.mark.parametrize("seeds", [[0], [0, 1]])
 def test_the_first_bad_update_has_its_number_in_the_run(seeds):
-    # Blocks of 12 steps with three updates; the first at 48 steps, which is block 4.
-    loop = loop_of(seeds=seeds, num_envs=3)
+    # Two updates in a block, the first at 40 steps, which is block 5.
+    loop = loop_of(seeds=seeds)
     loop.advance(9)
     assert all(totals.info.first_bad == -1 for totals in loop.take_totals())
     learner = loop.lanes.learner
@@ -284,15 +309,15 @@ def test_the_first_bad_update_has_its_number_in_the_run(seeds):
     loop.advance(3)
     loop.advance(1)
     *good, bad = loop.take_totals()
-    assert bad.info.first_bad == (9 - 4) * 3
+    assert bad.info.first_bad == (9 - 5) * 2
     assert all(totals.info.first_bad == -1 for totals in good)
 
 
 def test_a_bad_update_within_a_block():
-    loop = loop_of(num_envs=3, rates=[1e30])  # one finite loss, then none
-    loop.advance(4)
+    loop = loop_of(rates=[float("inf")])  # one finite loss, then none
+    loop.advance(5)
     assert loop.take_totals()[0].info.first_bad == -1
-    loop.advance(6)
+    loop.advance(3)
     assert loop.take_totals()[0].info.first_bad == 1
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 AGENTS = ("dqn", "c51", "s51", "u51", "qr", "hl_gauss")
 
 
@@ -124,6 +126,8 @@ class TrainConfig:
             raise ValueError(f"v_min must be less than v_max, got {self.v_min} and {self.v_max}")
         if self.mass_penalty == 0 and self.mass_penalty_scale == "total":
             object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # the same thing
+        if self.seed + self.lanes > 2**31:
+            raise ValueError(f"seed must be at most {2**31 - self.lanes} with {self.lanes} lanes, got {self.seed}")
         if self.min_replay_steps > self.replay_steps:
             raise ValueError(
                 f"min_replay_steps must be at most replay_steps = {self.replay_steps}, got {self.min_replay_steps}"
@@ -187,12 +191,8 @@ def _checked(name: str, value: Any, hint: Any, bounds: dict[str, float]) -> Any:
 
 def _checked_number(name: str, value: Any, hint: type, bounds: dict[str, float]) -> Any:
     kind = "an integer" if hint is int else "a number"
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not math.isfinite(value)
-        or hint(value) != value
-    ):
+    value = value.item() if isinstance(value, np.number) else value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300 or hint(value) != value:
         raise ValueError(f"{name} must be {kind}, got {value!r}")
     low, high, above = (bounds.get(word) for word in ("low", "high", "above"))
     if (

@@ -28,7 +28,7 @@ class TensorBoard:
         seed = row.get("seed", "time")
         if seed not in self._writers:
             folder = self._run / "tensorboard" / (f"seed-{seed}" if seed != "time" else "time")
-            purge = self._step + 1 if self._step else None
+            purge = self._step + 1 if folder.exists() else None
             self._writers[seed] = self._writer(str(folder), purge_step=purge)
         for tag, value in row.items():
             if tag not in _COLUMNS:

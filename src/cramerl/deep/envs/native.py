@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cramerl.deep.envs.base import EnvSpec, Step
+from cramerl.deep.envs.base import EnvSpec, Step, require_actions
 
 Array = jax.Array
 
@@ -52,8 +52,8 @@ class GymnaxEnv:
     def reset(self, key: Array) -> tuple[NativeState, Array]:
         """Start an episode: state and first frame."""
         frame, inner = self._env.reset_env(key, self._params)
-        # gymnax starts some fields as Python numbers: give every leaf the dtype that a step gives it.
-        inner = jax.tree.map(jnp.asarray, inner)
+        # gymnax starts some fields as Python numbers: without a dtype the second step would compile everything again.
+        inner = jax.tree.map(lambda x: jnp.asarray(x, dtype=jnp.asarray(x).dtype), inner)
         return NativeState(inner, jnp.zeros((), dtype=bool)), self._frame(frame)
 
     def step(self, key: Array, state: NativeState, action: Array) -> tuple[NativeState, Step]:
@@ -94,8 +94,9 @@ class NativeOnHost:
 
     def step(self, actions: np.ndarray) -> Step:
         """Take (N,) actions."""
+        actions = require_actions(actions, self.num_envs, self.spec.num_actions)
         self._count += 1
-        self._state, step = self._step(self._key, self._count, self._state, np.asarray(actions, np.int32))
+        self._state, step = self._step(self._key, self._count, self._state, actions)
         return Step(*(np.asarray(x) for x in step))
 
     def close(self) -> None:

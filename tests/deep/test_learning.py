@@ -1,0 +1,61 @@
+"""It learns: short seeded runs of the real thing, judged by the returns they reach."""
+
+import jax
+import pytest
+
+import cramerl
+
+AGENTS = ("dqn", "c51", "s51", "u51", "qr", "hl_gauss")
+
+
+@pytest.fixture(autouse=True)
+def _as_libraries_are_written():
+    """gymnax and optax mix dtypes and ranks, which the suite otherwise forbids."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def best_evaluation(run):
+    return max(row["eval/episodic_return"] for row in run.rows if "eval/episodic_return" in row)
+
+
+def last_return(run):
+    rows = [row for row in run.rows if row.get("charts/episodes") and row["step"] > 0.9 * run.step]
+    episodes = sum(row["charts/episodes"] for row in rows)
+    return sum(row["charts/episodes"] * row["charts/episodic_return"] for row in rows) / episodes
+
+
+def solve_cartpole(agent, folder):
+    """475 of 500, the mark at which CartPole-v1 counts as solved, over twenty greedy episodes after some iteration."""
+    config = cramerl.preset(
+        "classic", agent, "CartPole-v1", steps=100_000, eval_episodes=20, eval_epsilon=0.0, checkpoints="none"
+    )
+    return best_evaluation(cramerl.train(config, folder))
+
+
+def test_the_papers_agent_solves_cartpole(tmp_path):
+    assert solve_cartpole("s51", tmp_path / "run") >= 475
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", [agent for agent in AGENTS if agent != "s51"])
+def test_every_agent_solves_cartpole(agent, tmp_path):
+    assert solve_cartpole(agent, tmp_path / "run") >= 475
+
+
+def breakout(agent, steps, folder):
+    config = cramerl.preset(
+        "minatar", agent, "Breakout-MinAtar", steps=steps, exploration_decay_steps=steps // 4, checkpoints="none"
+    )
+    return last_return(cramerl.train(config, folder))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["s51", "u51", "c51"])
+def test_minatar_breakout(agent, tmp_path):
+    """A random policy gets 0.5; 200,000 steps are a fifth of the usual run."""
+    assert breakout(agent, 200_000, tmp_path / "run") >= 6
+
+
+def test_minatar_breakout_in_a_minute(tmp_path):
+    assert breakout("u51", 40_000, tmp_path / "run") >= 2
