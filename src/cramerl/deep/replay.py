@@ -164,10 +164,9 @@ def draw(
     """
     capacity, num_envs = replay.flags.shape
     low = jnp.maximum(0, written + newer_rows + stack - 1 - capacity)
-    row_key, env_key = jax.random.split(key)
-    tries = (8, *shape)
-    rows = jax.random.randint(row_key, tries, low, written - n_step)
-    envs = jax.random.randint(env_key, tries, 0, num_envs)
+    # One number for both: the row and, within it, the environment.
+    drawn = jax.random.randint(key, (8, *shape), low * num_envs, (written - n_step) * num_envs)
+    rows, envs = drawn // num_envs, drawn % num_envs
     real = (replay.flags[rows % capacity, envs] & LAST) == 0
     chosen = jnp.argmax(real, axis=0)[None]
     rows = jnp.take_along_axis(rows, chosen, axis=0)[0]
