@@ -48,7 +48,8 @@ def test_training_writes_a_run_and_says_what_to_do_with_it(trained):
 
 def test_piped_progress_is_plain_lines(trained):
     lines = trained[1].stderr.splitlines()
-    assert lines[0] == "step 0/600"
+    assert "CartPole-v1 (gymnax, preset smoke): 600 steps, 4 environments, into " in lines[0]
+    assert lines[1] == "step 0/600"
     assert lines[-1].startswith("step 600/600  ")
     for word in ("steps/s", "return ", "loss ", "mass "):
         assert word in lines[-1]
@@ -162,7 +163,7 @@ def test_a_loss_that_is_not_finite(tmp_path):
         (["train", "s51", "ALE/Pnog-v5"], "near it: 'pong'"),
         (["train", "s51", "CartPole-v1", "--preset", "fast"], "preset must be one of paper, icml"),
         (["train", "s51", "CartPole-v1", "--steps", "1.5"], "steps must be an integer, got '1.5'"),
-        (["train", "s51", "CartPole-v1", "--num-envs", "0"], "num_envs must be an integer >= 1, got 0"),
+        (["train", "s51", "CartPole-v1", "--num-envs", "0"], "num_envs must be an integer >= 1 and <= 65536, got 0"),
         (["train", "s51", "CartPole-v1", "--v-min", "-1e1", "--v-max", "-20"], "v_min must be less than v_max, got"),
         (["train", "s51", "CartPole-v1", "--double-q", "maybe"], "double_q must be true or false, got 'maybe'"),
         (["train", "s51", "CartPole-v1", "--network", "resnet"], "network must be one of auto, nature"),

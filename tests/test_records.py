@@ -103,7 +103,7 @@ def test_folders_that_are_no_runs(name, run, tmp_path):
         ("", "Expecting value"),
         ("[1]", "it must hold an object, got list"),
         ('{"batchsize": 3}', "'batchsize' is no setting; did you mean 'batch_size'?"),
-        ('{"steps": 0}', "steps must be an integer >= 1, got 0"),
+        ('{"steps": 0}', "steps must be an integer >= 1 and <= 2147483647, got 0"),
         (b"\xff\xfe", "can't decode"),
     ],
 )

@@ -40,6 +40,9 @@ what is allowed), 130 stopped by Ctrl-C
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the ``cramerl`` command; returns its exit status."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process lives
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without é still gets its table
@@ -58,6 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except (OSError, ValueError) as error:
         print(f"cramerl: {error}", file=sys.stderr)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error).lower():
+            raise
+        print("cramerl: there is not enough memory for this; make what is asked for smaller", file=sys.stderr)
     return 2
 
 
@@ -206,7 +213,7 @@ def _demo_agents(options: argparse.Namespace) -> int:
     from cramerl.study.progress import progress_display
 
     curves = []
-    print(f"\nFour agents learn MinAtar Breakout, {options.train_steps:,} steps each")
+    print(f"\nFour agents learn MinAtar Breakout, {options.train_steps:,} steps each; exploration ends after a third")
     for agent in demo_agents.AGENTS:
         with progress_display(sys.stderr) as report:
             run = demo_agents.train_agent(agent, options.train_steps, options.out / "runs", report)
@@ -221,7 +228,8 @@ def _demo_agents(options: argparse.Namespace) -> int:
     ]
     for path in written:
         print(f"wrote {path}")
-    print(f"to let one play: cramerl play {options.out / 'runs' / 'u51'}")
+    best = max(curves, key=lambda curve: curve.last)
+    print(f"to let one play: cramerl play {options.out / 'runs' / best.agent}")
     return 0
 
 

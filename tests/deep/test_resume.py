@@ -644,3 +644,14 @@ def test_a_pause_after_the_loss_was_lost_does_not_replace_the_good_checkpoint(tm
     info, arrays, _ = last_state(run)
     assert info["step"] == ITERATION
     assert all(np.isfinite(array).all() for array in arrays.values())
+
+
+def test_one_process_at_a_time_trains_into_a_folder(tmp_path):
+    from cramerl.study.records import RunFolder
+
+    (tmp_path / "run").mkdir()
+    folder = RunFolder(tmp_path / "run")
+    with folder.locked(), pytest.raises(ValueError, match="another process is training in"), folder.locked():
+        pass
+    with folder.locked():
+        pass

@@ -16,7 +16,7 @@ from cramerl.deep.heads import Head
 from cramerl.deep.networks import Network, Params
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Agent:
     """A head on a network with its weights.
 
@@ -31,6 +31,9 @@ class Agent:
     network: Network
     params: Params
     spec: EnvSpec
+
+    def __repr__(self) -> str:
+        return f"Agent({type(self.head).__name__} on {self.spec.name}, {self.spec.num_actions} actions)"
 
     def outputs(self, observations: Any) -> np.ndarray:
         """What the network returns, (N, A, O), for observations ``(N, *spec.observation_shape)``."""

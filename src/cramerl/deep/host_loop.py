@@ -69,7 +69,10 @@ class HostLoop:
         self._outcome = self._nothing()
         self._iteration = self._iteration_row = 0
         self._key = jax.random.key(seed)
+        # On a CPU a convolution must not be in a loop, and many copies of it take long to compile.
         self._unroll = jax.default_backend() == "cpu"
+        updates = schedule.updates_per_block
+        self._updates_per_call = max(n for n in range(1, 9) if updates % n == 0) if self._unroll else updates
         self.state: LearnerState = jax.jit(learner.init)(stream(self._key, Stream.WEIGHTS))
         spec, rows, num_envs = envs.spec, schedule.replay_rows, schedule.num_envs
         self.host_frames = HostFrames(rows, num_envs, spec.frame_shape, spec.frame_dtype) if frames_on_host else None
@@ -170,6 +173,11 @@ class HostLoop:
         """Weights."""
         return self.state.params
 
+    @property
+    def all_params(self) -> Params:
+        """Weights: there is one lane."""
+        return self.state.params
+
     def set_params(self, params: Params) -> None:
         """Begin from given weights."""
         params = jax.tree.map(jnp.asarray, params)
@@ -242,8 +250,11 @@ class HostLoop:
     def _start_learning(self, block: int, row: int) -> None:
         drawn = self._draw(self.replay, np.int32(block), np.int32(row))
         batches = self._read(self.replay, drawn) if self.host_frames is None else self._read_on_host(drawn)
-        self.state, told = self._update(self.state, batches, self._told(), np.int32(block))
-        self.totals = self.totals._replace(info=told.info, blocks=told.blocks)
+        before, size = self.schedule.updates_before(block), self._updates_per_call
+        for start in range(0, self.schedule.updates_per_block, size):
+            part = jax.tree.map(lambda x, start=start: x[start : start + size], batches)
+            self.state, told = self._update(self.state, part, self._told(), np.int32(before + start))
+            self.totals = self.totals._replace(info=told.info, blocks=told.blocks)
 
     def _told(self) -> Totals:
         """The learner's part of the totals, which lives on the device; episodes are counted on the host."""
@@ -314,9 +325,9 @@ class HostLoop:
             discount=schedule.discount,
         )
 
-    def _learn(self, state: LearnerState, batches: Batch, totals: Totals, block: Array) -> tuple[LearnerState, Totals]:
+    def _learn(self, state: LearnerState, batches: Batch, totals: Totals, before: Array) -> tuple[LearnerState, Totals]:
         state, info = self.learner.learn(state, batches, unroll=self._unroll)
-        return state, add(totals, learned(info, self.schedule.updates_before(block)))
+        return state, add(totals, learned(info, before))
 
 
 def _none() -> Totals:

@@ -143,9 +143,15 @@ class Learner:
             state, (loss, outputs) = self.update(state, batch, target)
             return state, (loss, jnp.mean(self.head.values(outputs)), outputs, chosen)
 
-        state, (losses, values, outputs, chosen) = jax.lax.scan(
-            step, state, (batches, all_targets, all_next), unroll=unroll or 1
-        )
+        items = (batches, all_targets, all_next)
+        if unroll:
+            told = []
+            for i in range(batches.weights.shape[0]):
+                state, one = step(state, jax.tree.map(lambda x, i=i: x[i], items))
+                told.append(one)
+            losses, values, outputs, chosen = jax.tree.map(lambda *x: jnp.stack(x), *told)
+        else:
+            state, (losses, values, outputs, chosen) = jax.lax.scan(step, state, items)
         last = jax.tree.map(lambda x: x[-1], (batches, outputs, chosen))
         return state, self._info(losses, values, *last)
 

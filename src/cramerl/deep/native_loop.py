@@ -22,6 +22,7 @@ from cramerl.deep.schedule import Schedule, Stream, stream
 from cramerl.deep.totals import Totals, add, ended, learned, no_totals
 
 Array = jax.Array
+_WRITTEN_OUT = 8  # steps and updates of a block up to this number are compiled one after another, more as a loop
 
 
 class Lane(NamedTuple):
@@ -133,6 +134,11 @@ class NativeLoop:
         params = self.lanes.learner.params
         return jax.tree.map(lambda x: x[0], params) if self._many else params
 
+    @property
+    def all_params(self) -> Params:
+        """Weights of all lanes."""
+        return self.lanes.learner.params
+
     def set_params(self, params: Params) -> None:
         """Begin from given weights, in every lane."""
         learner = self.lanes.learner
@@ -189,9 +195,17 @@ class NativeLoop:
         row = block * self.schedule.rows_per_block
         params, totals = lane.learner.params, no_totals()
         # Playing comes first because it writes to the ring: the other way round XLA would copy the ring to be safe.
-        for i in range(self.schedule.rows_per_block):
-            lane, part = self._play(lane, params, key, row + i)
-            totals = add(totals, part)
+        if self.schedule.rows_per_block <= _WRITTEN_OUT:
+            for i in range(self.schedule.rows_per_block):
+                lane, part = self._play(lane, params, key, row + i)
+                totals = add(totals, part)
+        else:
+
+            def play(i: Array, carry: tuple[Lane, Totals]) -> tuple[Lane, Totals]:
+                lane, part = self._play(carry[0], params, key, row + i)
+                return lane, add(carry[1], part)
+
+            lane, totals = jax.lax.fori_loop(0, self.schedule.rows_per_block, play, (lane, totals))
         if learning:
             lane, info = self._learn(lane, stream(key, Stream.SAMPLE, block), row)
             totals = add(totals, learned(info, self.schedule.updates_before(block)))
@@ -212,7 +226,7 @@ class NativeLoop:
             newer_rows=schedule.rows_per_block,
         )
         batches = replays.read_batch(lane.replay, drawn)
-        learner, info = self.learner.learn(lane.learner, batches, unroll=True)
+        learner, info = self.learner.learn(lane.learner, batches, unroll=schedule.updates_per_block <= _WRITTEN_OUT)
         return lane._replace(learner=learner), info
 
     def _play(self, lane: Lane, params: Any, key: Array, row: Array) -> tuple[Lane, Totals]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +91,7 @@ class Schedule:
         """Blocks that make at least so many steps."""
         return -(-steps // self.steps_per_block)
 
-    def updates_before(self, block: jax.Array) -> jax.Array:
+    def updates_before(self, block: Any) -> Any:
         """Updates made before a block that learns."""
         return (block - self.first_learning_block) * self.updates_per_block
 

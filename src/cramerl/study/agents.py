@@ -64,9 +64,10 @@ def export_agent(run: str | Path, out: str | Path) -> list[Path]:
     config, spec, weights = _read(Path(run))
     record = {"cramerl-agent": "1", "config": json.dumps(config.to_json()), "environment": json.dumps(spec._asdict())}
     data = safetensors.numpy.save(weights, metadata=record)
+    card = _card(config, spec, weights, _result(Path(run), config.seed))  # before anything is written
     written = [write_whole(out / WEIGHTS, lambda temporary: temporary.write_bytes(data))]
     written.append(write_text(out / CONFIG, json.dumps(config.to_json(), indent=2) + "\n"))
-    written.append(write_text(out / CARD, _card(config, spec, weights, _result(Path(run), config.seed))))
+    written.append(write_text(out / CARD, card))
     return written
 
 
@@ -130,7 +131,7 @@ def _nested(weights: dict[str, np.ndarray], like: Any, what: str) -> Any:
 
 def _result(run: Path, seed: int) -> str:
     """Mean return of the episodes in the last tenth of the run, of the lane whose weights are exported."""
-    rows = [row for row in RunFolder(run).metrics() if row["seed"] == seed and row.get("charts/episodes")]
+    rows = [row for row in RunFolder(run).metrics() if row.get("seed") == seed and row.get("charts/episodes")]
     last = [row for row in rows if row["step"] > 0.9 * rows[-1]["step"]]
     if not last:
         return "not recorded"

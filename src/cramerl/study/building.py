@@ -94,8 +94,18 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         hidden_units=config.hidden_units,
         last_layer_scale=config.last_layer_scale,
     )
+    _try_head(head)
     optimiser = make_optimiser(config.optimiser, config.optimiser_epsilon)
     return Learner(head, network, optimiser, config.learning_rate, config.double_q)
+
+
+def _try_head(head: Any) -> None:
+    """Let a head say what is wrong with its support before anything is written."""
+    import jax
+    import jax.numpy as jnp
+
+    outputs, number = jnp.zeros((1, head.num_outputs), jnp.float32), jnp.zeros(1, jnp.float32)
+    jax.eval_shape(lambda o, r: head.loss(o, head.target(r, r, o)), outputs, number)
 
 
 def network_name(config: TrainConfig, spec: EnvSpec) -> str:

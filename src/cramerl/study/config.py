@@ -45,13 +45,17 @@ class TrainConfig:
         0, "run", "of everything random: weights, exploration, sampling, environments", low=0, high=2**31 - 1
     )
     lanes: int = _setting(
-        1, "run", "runs trained at once in one program, with seeds seed, seed + 1, ... (gymnax only)", low=1
+        1, "run", "runs trained at once in one program, with seeds seed, seed + 1, ... (gymnax only)", low=1, high=4096
     )
-    steps: int = _setting(1_000_000, "run", "agent steps of the whole run", low=1)
+    steps: int = _setting(1_000_000, "run", "agent steps of the whole run", low=1, high=2**31 - 1)
     iteration_steps: int = _setting(
-        50_000, "run", "steps between checkpoints; Atari and Gymnasium environments are reset there", low=1
+        50_000,
+        "run",
+        "steps between checkpoints; Atari and Gymnasium environments are reset there",
+        low=1,
+        high=2**31 - 1,
     )
-    log_steps: int = _setting(5_000, "run", "steps per line of metrics.jsonl", low=1)
+    log_steps: int = _setting(5_000, "run", "steps per line of metrics.jsonl", low=1, high=2**31 - 1)
     checkpoints: Literal["full", "weights", "none"] = _setting(
         "full", "run", "full (replay too: exact resume), weights (small; no resume) or none"
     )
@@ -62,14 +66,14 @@ class TrainConfig:
     )
 
     num_envs: int = _setting(
-        16, "environment", "parallel environments; the update-to-data ratio does not change", low=1
+        16, "environment", "parallel environments; the update-to-data ratio does not change", low=1, high=65_536
     )
     sticky: float = _setting(0.0, "environment", "Atari: probability that the last action is repeated", low=0, high=1)
     life_loss_ends: bool = _setting(False, "environment", "Atari: a lost life ends the return for the learner")
     max_episode_steps: int = _setting(
-        0, "environment", "time limit in steps, a truncation; 0: the environment's own", low=0
+        0, "environment", "time limit in steps, a truncation; 0: the environment's own", low=0, high=10**8
     )
-    noop_max: int = _setting(0, "environment", "Atari: most random no-ops at the start", low=0)
+    noop_max: int = _setting(0, "environment", "Atari: most random no-ops at the start", low=0, high=10**4)
     fire_reset: bool = _setting(False, "environment", "Atari: press fire at the start where a game needs it")
     full_action_space: bool = _setting(False, "environment", "Atari: all 18 actions")
     clip_rewards: bool = _setting(False, "environment", "clip rewards to [-1, 1] for the learner; scores stay raw")
@@ -87,17 +91,19 @@ class TrainConfig:
     discount: float = _setting(0.99, "learner", "gamma per step", low=0, high=1)
     n_step: int = _setting(1, "learner", "rewards summed before the next state is looked at", low=1, high=100)
     double_q: bool = _setting(False, "learner", "choose the next action with the learning network (double Q-learning)")
-    batch_size: int = _setting(32, "learner", "transitions per update", low=1)
-    update_period_steps: int = _setting(4, "learner", "steps per update: the update-to-data ratio", low=1)
-    target_period_steps: int = _setting(1_000, "learner", "steps between copies into the target network", low=1)
-    min_replay_steps: int = _setting(5_000, "learner", "steps before the first update", low=1)
-    replay_steps: int = _setting(100_000, "learner", "steps the replay remembers", low=1)
+    batch_size: int = _setting(32, "learner", "transitions per update", low=1, high=2**20)
+    update_period_steps: int = _setting(4, "learner", "steps per update: the update-to-data ratio", low=1, high=10**4)
+    target_period_steps: int = _setting(
+        1_000, "learner", "steps between copies into the target network", low=1, high=2**31 - 1
+    )
+    min_replay_steps: int = _setting(5_000, "learner", "steps before the first update", low=1, high=2**31 - 1)
+    replay_steps: int = _setting(100_000, "learner", "steps the replay remembers", low=1, high=2**31 - 1)
     replay_on: Literal["auto", "device", "host"] = _setting(
         "auto", "learner", "where frames are kept: the accelerator's memory or the host's; auto: the former if they fit"
     )
     exploration_final: float = _setting(0.05, "learner", "epsilon of epsilon-greedy after the decay", low=0, high=1)
     exploration_decay_steps: int = _setting(
-        100_000, "learner", "steps from epsilon 1 (held until the first update) to the final one", low=1
+        100_000, "learner", "steps from epsilon 1 (held until the first update) to the final one", low=1, high=2**31 - 1
     )
 
     num_atoms: int = _setting(51, "head", "atoms of the support, or quantiles of qr", low=2, high=10_000)
@@ -114,7 +120,9 @@ class TrainConfig:
     quantile_threshold: float = _setting(1.0, "head", "qr: threshold of the quantile Huber loss", low=0)
     sigma_spacings: float = _setting(0.75, "head", "hl_gauss: standard deviation, in spacings of the support", above=0)
 
-    eval_episodes: int = _setting(0, "evaluation", "evaluation episodes at the end of each iteration; 0: none", low=0)
+    eval_episodes: int = _setting(
+        0, "evaluation", "evaluation episodes at the end of each iteration; 0: none", low=0, high=10**6
+    )
     eval_epsilon: float = _setting(0.001, "evaluation", "epsilon of evaluation episodes", low=0, high=1)
 
     def __post_init__(self) -> None:
@@ -178,8 +186,12 @@ def _checked(name: str, value: Any, hint: Any, bounds: dict[str, float]) -> Any:
         if value not in get_args(hint):
             raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")
     elif get_origin(hint) is tuple:
-        if not isinstance(value, (tuple, list)) or not value or any(type(v) is not int or v < 1 for v in value):
-            raise ValueError(f"{name} must be one or more integers >= 1, got {value!r}")
+        if (
+            not isinstance(value, (tuple, list))
+            or not value
+            or any(type(v) is not int or not 1 <= v <= 10**6 for v in value)
+        ):
+            raise ValueError(f"{name} must be one or more integers from 1 to 1000000, got {value!r}")
         return tuple(value)
     elif hint is bool or hint is str:
         if not isinstance(value, hint):

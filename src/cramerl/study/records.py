@@ -7,11 +7,13 @@ the same bytes, interrupted or not. Speed and time go to ``timing.jsonl``.
 from __future__ import annotations
 
 import datetime
+import fcntl
 import importlib.metadata
 import json
 import os
 import platform
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +85,16 @@ class RunFolder:
         """The lines of ``metrics.jsonl``; a last line cut short by a crash is left out."""
         return _lines(self.path / METRICS)
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training into the same folder; a process that dies lets go by itself."""
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ValueError(f"another process is training in {self.path}; wait for it or stop it") from error
+            yield
+
     def append_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Add lines."""
         _append(self.path / METRICS, rows)
@@ -117,7 +129,7 @@ def read_object(file: Path, build: Callable[[dict[str, Any]], Any]) -> Any:
         if not isinstance(values, dict):
             raise ValueError(f"it must hold an object, got {type(values).__name__}")
         return build(values)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{file} cannot be used: {error}") from error
 
 
@@ -144,11 +156,14 @@ def _append(file: Path, rows: list[dict[str, Any]]) -> None:
 def _lines(file: Path) -> Iterator[dict[str, Any]]:
     if not file.exists():
         return
-    with file.open(encoding="utf-8") as lines:
+    with file.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.endswith("\n"):
                 return
             try:
-                yield json.loads(line)
+                row = json.loads(line)
             except ValueError as error:
                 raise ValueError(f"{file} line {number} is not JSON: {error}") from error
+            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                raise ValueError(f"{file} line {number} is no line of a log: it has no step")
+            yield row

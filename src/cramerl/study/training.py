@@ -100,7 +100,10 @@ def train(config: TrainConfig, out: str | Path | None = None, *, report: Report 
         if config.initial_weights:
             _set_weights(loop, config)
         folder = RunFolder.create(config, loop.spec, None if out is None else Path(out))
-        return _Trainer(config, folder, loop, report).run()
+        with folder.locked():
+            trainer = _Trainer(config, folder, loop, report)
+            trainer.message = _headline(config, loop.spec.family, folder.path)
+            return trainer.run()
     finally:
         loop.close()
 
@@ -121,14 +124,15 @@ def resume(run: str | Path, steps: int | None = None, *, report: Report | None =
         config = dataclasses.replace(config, steps=steps)
     loop = building.make_loop(config)
     try:
-        trainer = _Trainer(config, folder, loop, report)
-        if not trainer.restore() and config.initial_weights:
-            _set_weights(loop, config)
-        if steps is not None:
-            if steps < trainer.step:
-                raise ValueError(f"steps must be at least {trainer.step}, which the run has done, got {steps}")
-            folder.change_config(config)
-        return trainer.run()
+        with folder.locked():
+            trainer = _Trainer(config, folder, loop, report)
+            if not trainer.restore() and config.initial_weights:
+                _set_weights(loop, config)
+            if loop.schedule.blocks(config.steps) < loop.block:
+                raise ValueError(f"steps must be at least {trainer.step}, which the run has done, got {config.steps}")
+            if steps is not None:
+                folder.change_config(config)
+            return trainer.run()
     finally:
         loop.close()
 
@@ -178,8 +182,18 @@ class _Trainer:
         if self.store.problems:
             self.message = "; ".join(self.store.problems) + "; going on from an earlier one"
         if saved is None:
+            self.message = "there is no checkpoint yet: the run begins anew"
             self.folder.cut_metrics(0)
             return False
+        _require_same(self.config.to_json(), saved.info["settings"], self.folder.path)
+        if (
+            not saved.info["can_go_on"]
+            and self.loop.schedule.blocks(self.config.steps) > saved.info["counters"]["block"]
+        ):
+            raise ValueError(
+                f"{self.folder.path} cannot be made longer: its replay_steps are fewer than the steps of its last "
+                "iteration, whose actions are needed to bring the environments back"
+            )
         for start, rows in self.store.rows(saved):
             self.loop.write_rows(start, rows)
         state = self._checkpoint.unflatten(self.loop.save(), saved.arrays)
@@ -231,7 +245,7 @@ class _Trainer:
         bad = [int(part.info.first_bad) for part in totals if part.info.first_bad >= 0]
         if bad:
             raise Diverged(self._diverged(min(bad)))
-        if not all(np.isfinite(x).all() for x in self._checkpoint.flatten(self.loop.params).values()):
+        if not all(np.isfinite(x).all() for x in self._checkpoint.flatten(self.loop.all_params).values()):
             raise Diverged(self._diverged(int(self.loop.schedule.updates_before(self.loop.block)) - 1, "weights are"))
 
     def _diverged(self, update: int, what: str = "loss is") -> str:
@@ -251,7 +265,7 @@ class _Trainer:
         if last and self.loop.block % self.iteration_blocks:
             # Cut short by the end of the run: saved as it stands, so that the run can be made longer.
             self.iteration -= 1
-            self._save()
+            self._save(can_go_on=self.loop.can_pause)
             return
         self.loop.end_iteration()
         self.loop.begin_iteration(self.iteration)
@@ -275,13 +289,15 @@ class _Trainer:
         row["eval/episodic_length"] = float(np.mean([episode.length for episode in played]))
         self._write([row])
 
-    def _save(self) -> None:
+    def _save(self, *, can_go_on: bool = True) -> None:
         if self.config.checkpoints == "none":
             return
         info = {
             "iteration": self.iteration,
             "step": self.step,
             "counters": self.loop.counters,
+            "settings": self.config.to_json(),
+            "can_go_on": can_go_on,
             "metrics_bytes": self.folder.metrics_size(settle=True),
         }
         if self.config.checkpoints == "weights":
@@ -315,6 +331,19 @@ class _Trainer:
             self.report(status)
 
 
+_FREE = ("steps", "preset", "tensorboard", "track", "initial_weights", "eval_episodes", "eval_epsilon")
+
+
+def _require_same(config: dict[str, Any], saved: dict[str, Any], folder: Path) -> None:
+    """A checkpoint goes on with the settings it was made with; those of ``_FREE`` do not change what is learned."""
+    for name, value in config.items():
+        if name not in _FREE and saved.get(name) != value:
+            raise ValueError(
+                f"{folder} has {name} = {value!r} in config.json, but its checkpoint was made with "
+                f"{saved.get(name)!r}; put it back, or train a new run"
+            )
+
+
 def _row(trainer: _Trainer, seed: int, totals: Any) -> dict[str, Any]:
     """One line of the log."""
     step, schedule = trainer.step, trainer.loop.schedule
@@ -336,6 +365,14 @@ def _row(trainer: _Trainer, seed: int, totals: Any) -> dict[str, Any]:
         row |= {tag: value for tag, value in values.items() if math.isfinite(value)}  # dqn and qr have no masses
         row["charts/updates"] = int(schedule.updates_before(trainer.loop.block))
     return row
+
+
+def _headline(config: TrainConfig, family: str, folder: Path) -> str:
+    kind = {"native": "gymnax", "atari": "Atari", "gymnasium": "Gymnasium"}[family]
+    size = f"{config.steps:,} steps, {config.num_envs} environments"
+    return (
+        f"{config.agent} on {config.env} ({kind}, preset {config.preset or 'none'}): {size}, into {folder}; compiling"
+    )
 
 
 def _set_weights(loop: Any, config: TrainConfig) -> None:

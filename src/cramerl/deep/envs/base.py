@@ -43,7 +43,14 @@ class EnvSpec(NamedTuple):
 
 def spec_from_json(values: dict[str, Any]) -> EnvSpec:
     """A spec from what ``spec._asdict()`` became in a JSON file."""
-    return EnvSpec(**{**values, "frame_shape": tuple(values["frame_shape"])})
+    spec = EnvSpec(**{**values, "frame_shape": tuple(values["frame_shape"])})
+    for name in ("num_actions", "stack", "frames_per_step"):
+        require_count(name, getattr(spec, name), 1)
+    for size in spec.frame_shape:
+        require_count("frame_shape", size, 1)
+    if spec.frame_dtype not in ("uint8", "float32") or not spec.frame_scale > 0:
+        raise ValueError(f"frame_dtype and frame_scale cannot be {spec.frame_dtype!r} and {spec.frame_scale!r}")
+    return spec
 
 
 class Step(NamedTuple):
