@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import array_api_strict
@@ -13,6 +15,8 @@ import jax
 import matplotlib as mpl
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
+from lenient import lenient
 
 from cramerl._arrays import host_values
 
@@ -71,3 +75,27 @@ def x64() -> Iterator[None]:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def lenient_jax() -> Iterator[None]:
+    """Optax and gymnax mix dtypes and ranks, which is otherwise forbidden here."""
+    with lenient():
+        yield
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Compiled programs on the disk: a run compiles nothing that another has compiled, in this process or its own."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
+    folder.mkdir(exist_ok=True)
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    for name, value in zip(names, (str(folder), 0.0), strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield folder
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()

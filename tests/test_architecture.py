@@ -31,7 +31,7 @@ HOUSE = [
     ),
     *("linear.logs", "linear.claims"),
     *("deep.heads", "deep.networks", "deep.replay", "deep.learner", "deep.totals", "deep.envs", "deep.schedule"),
-    *("deep.native_loop", "deep.host_loop", "deep.checkpoint", "deep.agent"),
+    *("deep.native_loop", "deep.host_loop", "deep.trees", "deep.checkpoint", "deep.agent"),
     *(
         "study.config",
         "study.presets",

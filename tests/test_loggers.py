@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import importlib.util
 import json
-import os
 import shutil
 import struct
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from tensorboardX.record_writer import masked_crc32c
 
 import cramerl
@@ -25,29 +23,7 @@ TINY = {"steps": 240, "iteration_steps": 120, "log_steps": 40, "min_replay_steps
 TINY |= {"network": "linear", "max_episode_steps": 20, "v_min": 0.0, "v_max": 20.0}
 TINY |= {"eval_episodes": 2, "tensorboard": True}
 
-
-@pytest.fixture(autouse=True)
-def lenient():
-    """Optax and gymnax mix dtypes and ranks; conftest.py forbids it."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """Every run here is the same program: compile it once."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
-    folder.mkdir(exist_ok=True)
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    for name, value in zip(names, (str(folder), 0.0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+pytestmark = pytest.mark.usefixtures("cache", "lenient_jax")
 
 
 def events(folder):

@@ -1,16 +1,14 @@
 """Trained agents: what they think, how they play, and their files."""
 
 import json
-import os
 import shutil
-from contextlib import contextmanager
 
 import jax
 import numpy as np
 import pytest
 import safetensors.numpy
 import yaml
-from jax.experimental.compilation_cache import compilation_cache
+from lenient import lenient
 
 import cramerl
 from cramerl.deep import replay as replays
@@ -26,29 +24,7 @@ SPEC = EnvSpec("Toy", "gymnasium", 3, (4,), "float32")
 TINY = {"steps": 240, "iteration_steps": 240, "log_steps": 80, "min_replay_steps": 80, "num_atoms": 5, "batch_size": 4}
 TINY |= {"network": "linear", "max_episode_steps": 20, "v_min": 0.0, "v_max": 20.0}
 
-
-@contextmanager
-def lenient():
-    """Optax and gymnax mix dtypes and ranks; conftest.py forbids it."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """Runs of the same settings are the same program: compile it once."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
-    folder.mkdir(exist_ok=True)
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    for name, value in zip(names, (str(folder), 0.0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def settings(**changes):

@@ -24,7 +24,8 @@ import numpy as np
 import pytest
 
 import cramerl
-from cramerl.deep.checkpoint import FORMAT, CheckpointStore, Damaged, Saved, flatten, unflatten
+from cramerl.deep.checkpoint import FORMAT, CheckpointStore, Damaged, Saved
+from cramerl.deep.trees import flatten, unflatten
 
 PACE, CAPACITY, SHARD = 7, 20, 5 * 28  # rows per iteration, rows in the ring, five rows per shard
 

@@ -1,18 +1,11 @@
 """It learns: short seeded runs of the real thing, judged by the returns they reach."""
 
-import jax
 import pytest
 
 import cramerl
 
+pytestmark = pytest.mark.usefixtures("lenient_jax")
 AGENTS = ("dqn", "c51", "s51", "u51", "qr", "hl_gauss")
-
-
-@pytest.fixture(autouse=True)
-def _as_libraries_are_written():
-    """gymnax and optax mix dtypes and ranks, which the suite otherwise forbids."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def best_evaluation(run):

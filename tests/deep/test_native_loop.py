@@ -1,12 +1,9 @@
 """The compiled loop, against the same blocks written out in Python: what it stores, learns, counts and compiles."""
 
-import os
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from cramerl.deep import replay as replays
 from cramerl.deep.envs.native import GymnaxEnv
@@ -19,29 +16,7 @@ from cramerl.deep.schedule import Schedule
 FIRST, LAST, TERMINATED = 1, 2, 4
 WEIGHTS, START, ACT, STEP, SAMPLE = range(5)  # the streams' numbers are part of what a checkpoint means
 
-
-@pytest.fixture(autouse=True)
-def lenient():
-    """Optax and gymnax mix dtypes and ranks; conftest.py forbids it."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """Most loops here are the same program: compile it once."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
-    folder.mkdir(exist_ok=True)
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    for name, value in zip(names, (str(folder), 0.0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+pytestmark = pytest.mark.usefixtures("cache", "lenient_jax")
 
 
 def stream(seed, number, index=0):

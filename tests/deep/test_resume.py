@@ -21,10 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
+from lenient import lenient
 
 import cramerl
 from cramerl.deep.checkpoint import CheckpointStore, Damaged
@@ -34,7 +33,10 @@ from cramerl.study.presets import preset
 from cramerl.study.training import Diverged, Run, Status
 
 # A program that a killed process left half written is compiled anew, with a warning.
-pytestmark = pytest.mark.filterwarnings("ignore:Error (reading|writing) persistent compilation cache entry")
+pytestmark = [
+    pytest.mark.usefixtures("cache"),
+    pytest.mark.filterwarnings("ignore:Error (reading|writing) persistent compilation cache entry"),
+]
 
 # Four iterations of 160 steps, a line of the log every 40, blocks of 4; the replay holds less than half of the run.
 STEPS, ITERATION, LOG, ROWS = 640, 160, 40, 120
@@ -76,13 +78,6 @@ def settings(name: str, **changes: Any) -> TrainConfig:
     return preset("smoke", agent, env, **{**TINY, **own, **changes})
 
 
-@contextmanager
-def lenient() -> Iterator[None]:
-    """Optax and gymnax mix dtypes and ranks; conftest.py forbids it."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
-
-
 def train(config: TrainConfig, folder: Path, report: Callable[[Status], None] | None = None) -> Run:
     with lenient():
         return cramerl.train(config, folder, report=report)
@@ -91,23 +86,6 @@ def train(config: TrainConfig, folder: Path, report: Callable[[Status], None] | 
 def resume(folder: Path, steps: int | None = None, report: Callable[[Status], None] | None = None) -> Run:
     with lenient():
         return cramerl.resume(folder, steps, report=report)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory) -> Iterator[Path]:
-    """Compiled programs on the disk: every run here compiles what another has compiled, in this process or its own."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
-    folder.mkdir(exist_ok=True)
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    for name, value in zip(names, (str(folder), 0.0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield folder
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="module")
@@ -655,3 +633,12 @@ def test_one_process_at_a_time_trains_into_a_folder(tmp_path):
         pass
     with folder.locked():
         pass
+
+
+def test_a_checkpoint_goes_on_with_its_own_settings_only(whole, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole("cartpole"), run)
+    changed = json.loads((run / "config.json").read_text()) | {"seed": 5}
+    (run / "config.json").write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match=r"has seed = 5 in config.json, but its checkpoint was made with \d"):
+        resume(run, steps=2 * changed["steps"])

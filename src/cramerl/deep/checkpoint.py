@@ -18,12 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import safetensors.numpy
 
 from cramerl import __version__
 from cramerl._files import write_whole
+from cramerl.deep.trees import Arrays, Damaged
 
 FORMAT = 1
 _STATE, _MANIFEST, _REPLAY = "state.safetensors", "manifest.json", "replay"
@@ -31,12 +31,7 @@ _SHARD = re.compile(rf"{_REPLAY}/rows-(\d{{12,}})-(\d{{12,}})\.safetensors")
 _DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _DTYPES += ("float16", "float32", "float64")
 
-Arrays = dict[str, np.ndarray]
 Replay = Callable[[int, int], Arrays]
-
-
-class Damaged(ValueError):  # noqa: N818 - read as `except Damaged`
-    """A checkpoint that cannot be used, with a sentence that says why."""
 
 
 class Shard(NamedTuple):
@@ -236,34 +231,6 @@ class CheckpointStore:
         for path in (self.folder / _REPLAY).iterdir():
             if path.name.startswith(("rows-", ".rows-")) and path.name not in needed:
                 path.unlink()
-
-
-def flatten(tree: Any) -> Arrays:
-    """Leaves of a JAX pytree as NumPy arrays, by their path in it, such as ``"['conv1']['w']"``."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
-
-
-def unflatten(like: Any, arrays: Arrays, what: str = "checkpoint") -> Any:
-    """A tree such as ``like`` (arrays, or ``jax.ShapeDtypeStruct``) with the NumPy leaves that :func:`flatten` gave.
-
-    Raises:
-        Damaged: a name, shape or dtype is not that of ``like``.
-    """
-    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    wanted = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-    for name, leaf in wanted.items():
-        if name not in arrays:
-            raise Damaged(f"the {what} has no array named {name!r}")
-        leaf, array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf), arrays[name]
-        for word in ("shape", "dtype"):
-            if getattr(array, word) != getattr(leaf, word):
-                got, must = getattr(array, word), getattr(leaf, word)
-                raise Damaged(f"{name!r} has {word} {got} in the {what}, but must have {word} {must}")
-    for name in arrays:
-        if name not in wanted:
-            raise Damaged(f"the {what} has an array named {name!r}, which has no place here")
-    return jax.tree_util.tree_unflatten(structure, [arrays[name] for name in wanted])
 
 
 def _iteration(info: dict[str, Any]) -> int:

@@ -123,7 +123,7 @@ def _shapes(network: Any) -> Any:
 def _nested(weights: dict[str, np.ndarray], like: Any, what: str) -> Any:
     import jax
 
-    from cramerl.deep.checkpoint import flatten, unflatten
+    from cramerl.deep.trees import flatten, unflatten
 
     names = {_dotted(name): name for name in flatten(jax.tree.map(lambda x: np.zeros(0), like))}
     return unflatten(like, {names.get(name, name): array for name, array in weights.items()}, f"weights of {what}")

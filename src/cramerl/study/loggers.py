@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from cramerl.study.config import TrainConfig
 
 _COLUMNS = ("step", "frames", "iteration", "seed")
+
+
+class Logger(Protocol):
+    """Where log lines go beside ``metrics.jsonl``."""
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Take one line."""
+        ...
+
+    def close(self) -> None:
+        """Write out what is left."""
+        ...
 
 
 class TensorBoard:
@@ -68,3 +84,22 @@ class Tracker:
     def close(self) -> None:
         """Send what is left."""
         self._library.finish()
+
+
+def require_loggers(config: TrainConfig) -> None:
+    """Say what to install before a run begins that could not be logged as asked."""
+    wanted = {"tensorboardX": config.tensorboard, config.track: config.track != "none"}
+    for library, needed in wanted.items():
+        if needed and importlib.util.find_spec(library) is None:
+            extra = "deep" if library == "tensorboardX" else library
+            raise ValueError(
+                f"{library} is not installed; install cramerl with its extra: pip install 'cramerl[{extra}]'"
+            )
+
+
+def make_loggers(config: TrainConfig, run: Path, step: int) -> Iterator[Logger]:
+    """The loggers that settings ask for."""
+    if config.tensorboard:
+        yield TensorBoard(run, step)
+    if config.track != "none":
+        yield Tracker(config.track, run.name, config.to_json())

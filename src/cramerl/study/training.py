@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cramerl.study import building
+from cramerl.study import building, loggers
 from cramerl.study.config import TrainConfig
 from cramerl.study.records import RunFolder
 
@@ -42,18 +41,6 @@ class Status(NamedTuple):
     steps_per_second: float
     row: dict[str, Any] | None
     message: str | None = None
-
-
-class Logger(Protocol):
-    """Where log lines go beside ``metrics.jsonl``."""
-
-    def log(self, row: dict[str, Any]) -> None:
-        """Take one line."""
-        ...
-
-    def close(self) -> None:
-        """Write out what is left."""
-        ...
 
 
 class Run(NamedTuple):
@@ -94,7 +81,7 @@ def train(config: TrainConfig, out: str | Path | None = None, *, report: Report 
         >>> config = cramerl.preset("minatar", "s51", "Breakout-MinAtar", steps=1_000_000)
         >>> run = cramerl.train(config)  # doctest: +SKIP
     """
-    _require_loggers(config)
+    loggers.require_loggers(config)
     loop = building.make_loop(config)  # before the folder: settings that cannot be built leave nothing behind
     try:
         if config.initial_weights:
@@ -141,9 +128,9 @@ class _Trainer:
     """One run of a loop into a folder."""
 
     def __init__(self, config: TrainConfig, folder: RunFolder, loop: Any, report: Report | None):
-        from cramerl.deep import checkpoint
+        from cramerl.deep import checkpoint, trees
 
-        self._checkpoint = checkpoint
+        self._trees = trees
         self.config, self.folder, self.loop, self.report = config, folder, loop, report
         schedule = loop.schedule
         self.total_blocks = schedule.blocks(config.steps)
@@ -167,7 +154,9 @@ class _Trainer:
         if not self._restored:
             self.loop.begin_iteration(self.iteration)
         with ExitStack() as stack:
-            self.loggers = [stack.enter_context(_closing(x)) for x in _loggers(self.config, self.folder, self.step)]
+            self.loggers = [
+                stack.enter_context(closing(x)) for x in loggers.make_loggers(self.config, self.folder.path, self.step)
+            ]
             stop = stack.enter_context(_interrupts(self._announce_stop))
             self._clock, self._clock_step = time.perf_counter(), self.step
             self._report()
@@ -196,7 +185,7 @@ class _Trainer:
             )
         for start, rows in self.store.rows(saved):
             self.loop.write_rows(start, rows)
-        state = self._checkpoint.unflatten(self.loop.save(), saved.arrays)
+        state = self._trees.unflatten(self.loop.save(), saved.arrays)
         self.iteration = saved.info["iteration"]
         self.loop.load(state, saved.info["counters"])
         self._restored = True
@@ -245,7 +234,7 @@ class _Trainer:
         bad = [int(part.info.first_bad) for part in totals if part.info.first_bad >= 0]
         if bad:
             raise Diverged(self._diverged(min(bad)))
-        if not all(np.isfinite(x).all() for x in self._checkpoint.flatten(self.loop.all_params).values()):
+        if not all(np.isfinite(x).all() for x in self._trees.flatten(self.loop.all_params).values()):
             raise Diverged(self._diverged(int(self.loop.schedule.updates_before(self.loop.block)) - 1, "weights are"))
 
     def _diverged(self, update: int, what: str = "loss is") -> str:
@@ -301,12 +290,12 @@ class _Trainer:
             "metrics_bytes": self.folder.metrics_size(settle=True),
         }
         if self.config.checkpoints == "weights":
-            self.store.save(info, self._checkpoint.flatten(self.loop.params))
+            self.store.save(info, self._trees.flatten(self.loop.params))
             return
         row, capacity = self.loop.row, self.loop.schedule.replay_rows
         live = (max(0, row - capacity), row)
         self.store.save(
-            info, self._checkpoint.flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity
+            info, self._trees.flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity
         )
 
     def _paused(self) -> Run:
@@ -379,34 +368,6 @@ def _set_weights(loop: Any, config: TrainConfig) -> None:
     from cramerl.study.agents import read_weights
 
     loop.set_params(read_weights(config.initial_weights, loop.params))
-
-
-def _require_loggers(config: TrainConfig) -> None:
-    """Say what to install before a run begins that could not be logged as asked."""
-    wanted = {"tensorboardX": config.tensorboard, config.track: config.track != "none"}
-    for library, needed in wanted.items():
-        if needed and importlib.util.find_spec(library) is None:
-            extra = "deep" if library == "tensorboardX" else library
-            raise ValueError(
-                f"{library} is not installed; install cramerl with its extra: pip install 'cramerl[{extra}]'"
-            )
-
-
-def _loggers(config: TrainConfig, folder: RunFolder, step: int) -> Iterator[Logger]:
-    from cramerl.study import loggers
-
-    if config.tensorboard:
-        yield loggers.TensorBoard(folder.path, step)
-    if config.track != "none":
-        yield loggers.Tracker(config.track, folder.path.name, config.to_json())
-
-
-@contextmanager
-def _closing(logger: Logger) -> Iterator[Logger]:
-    try:
-        yield logger
-    finally:
-        logger.close()
 
 
 @contextmanager
