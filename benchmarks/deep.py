@@ -74,7 +74,7 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
     total = time.perf_counter() - began
     rate = blocks * loop.schedule.steps_per_block / total
     batches = loop._read(loop.replay, loop._draw(loop.replay, np.int32(loop.block), np.int32(loop.row)))
-    state, nothing = loop.state, loop._told()
+    state, nothing = loop.state, loop._learned
     jax.block_until_ready((state, batches))
     calls, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds / 2:

@@ -31,7 +31,7 @@ HOUSE = [
     ),
     *("linear.logs", "linear.claims"),
     *("deep.heads", "deep.networks", "deep.replay", "deep.learner", "deep.totals", "deep.envs", "deep.schedule"),
-    *("deep.native_loop", "deep.host_loop", "deep.trees", "deep.checkpoint", "deep.agent"),
+    *("deep.compiling", "deep.native_loop", "deep.host_loop", "deep.trees", "deep.checkpoint", "deep.agent"),
     *(
         "study.config",
         "study.presets",
@@ -42,8 +42,11 @@ HOUSE = [
         "study.training",
         "study.progress",
     ),
-    *("study.statistics", "study.plots", "study.report", "study.sweep", "study.watch", "study.evaluations"),
-    *("study.demo", "study.demo_agents", "cli_agents", "cli"),
+    *("study.statistics", "study.protocols", "study.anchors", "study.curves", "study.exports", "study.summaries"),
+    *("study.plots", "study.report_tables", "study.report_figures", "study.report_page", "study.report"),
+    *("study.sweep_plan", "study.sweep", "study.sweep_choice", "study.sweep_run", "study.sweep_display"),
+    *("study.watch", "study.evaluations", "study.demo", "study.demo_agents"),
+    *("cli_agents", "cli_report", "cli_sweep", "cli", "cli_child"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p.name != "__init__.py")
 HEAVY = {

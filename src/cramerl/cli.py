@@ -22,6 +22,8 @@ from cramerl.cli_agents import (
     require_library,
     show_progress,
 )
+from cramerl.cli_report import add_report_command
+from cramerl.cli_sweep import add_sweep_command
 
 EXAMPLES = """\
 examples:
@@ -31,6 +33,7 @@ examples:
   cramerl evaluate queue --features fourier:5 --discount 0.99
   cramerl evaluate --data log.parquet --state x,y --next-state x2,y2 --terminated done
   cramerl train s51 Breakout-MinAtar --steps 1e6 --seed 0
+  cramerl report runs                      learning curves, tables and intervals of what was trained
   cramerl play runs/RUN                    scores of a trained agent; also: resume, export
 
 exit status: 0 done, 1 a claim did not come out as it should or a loss was not finite, 2 bad input (a sentence says
@@ -91,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_verify(commands)
     _add_evaluate(commands)
     add_agent_commands(commands)
+    add_sweep_command(commands)
+    add_report_command(commands)
     return parser
 
 

@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -120,10 +120,7 @@ def _add_train(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # a new setting must not change what a flag in a script means
     )
-    # Python 3.11 takes -1e2 for a flag.
-    train._negative_number_matcher = re.compile(r"^-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$", re.IGNORECASE)
-    settings, hints = dataclasses.fields(TrainConfig), get_type_hints(TrainConfig)
-    for setting in settings:
+    for setting in dataclasses.fields(TrainConfig):
         if setting.name in ("agent", "env"):
             train.add_argument(setting.name, metavar=setting.name.upper(), help=setting.metadata["help"])
     start = train.add_mutually_exclusive_group()
@@ -131,12 +128,27 @@ def _add_train(commands: Any) -> None:
     start.add_argument("--config", type=Path, metavar="FILE", help="start from a run's config.json instead of a preset")
     train.add_argument("--out", type=Path, metavar="FOLDER", help="new or empty (default: runs/ENV__AGENT__SEED__TIME)")
     train.add_argument("--print-config", action="store_true", help="print the settings as JSON and do not train")
-    groups = {name: train.add_argument_group(title) for name, title in _GROUPS.items()}
-    for setting in settings:
-        if setting.name not in _NAMED:
-            words = f"{setting.metadata['help']} ({_bounds(setting.metadata['bounds'])}default: preset)"
-            _add_setting(groups[setting.metadata["group"]], setting.name, hints[setting.name], words)
+    add_setting_flags(train, _NAMED)
     train.set_defaults(run=_train, flags=list(train._option_string_actions))
+
+
+def add_setting_flags(parser: argparse.ArgumentParser, left_out: Collection[str]) -> None:
+    """A flag for every setting but those left out, in groups; `setting_texts` finds those that were given."""
+    # Python 3.11 takes -1e2 for a flag; -1,-2 are values of a sweep.
+    parser._negative_number_matcher = re.compile(r"^-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(,.*)?$", re.IGNORECASE)
+    groups, hints = {}, get_type_hints(TrainConfig)
+    for setting in dataclasses.fields(TrainConfig):
+        if setting.name not in left_out:
+            name = setting.metadata["group"]
+            groups[name] = groups.get(name) or parser.add_argument_group(_GROUPS[name])
+            words = f"{setting.metadata['help']} ({_bounds(setting.metadata['bounds'])}default: preset)"
+            _add_setting(groups[name], setting.name, hints[setting.name], words)
+
+
+def setting_texts(options: argparse.Namespace, left_out: Collection[str]) -> dict[str, str]:
+    """The settings whose flags were given, as they were written."""
+    names = [setting.name for setting in dataclasses.fields(TrainConfig) if setting.name not in left_out]
+    return {name: getattr(options, name) for name in names if hasattr(options, name)}
 
 
 def _add_setting(group: Any, name: str, hint: Any, words: str) -> None:
@@ -171,8 +183,7 @@ def _share(text: str) -> float:
 
 def _settings(options: argparse.Namespace) -> TrainConfig:
     """The settings a command line asks for."""
-    names = [setting.name for setting in dataclasses.fields(TrainConfig) if setting.name not in _NAMED]
-    changes = {name: parse_setting(name, getattr(options, name)) for name in names if hasattr(options, name)}
+    changes = {name: parse_setting(name, text) for name, text in setting_texts(options, _NAMED).items()}
     if options.config is None:
         return preset(options.preset, options.agent, options.env, **changes)
     from cramerl.study.records import read_object
@@ -267,8 +278,10 @@ def _ending(run: Run, *, done_before: bool) -> Iterator[str]:
         mean, episodes = tested[-1]["eval/episodic_return"], tested[-1]["eval/episodes"]
         yield f"mean return {mean:,.2f} in {episodes} evaluation episodes"
     yield f"the run is in {run.folder}"
-    if config.lanes > 1:
-        yield f"{config.lanes} seeds were trained; play and export take the first, {config.seed}"
+    lanes = config.lane_settings
+    if len(lanes) > 1:
+        first = ", ".join(f"{name} {value}" for name, value in lanes[0].items())
+        yield f"{len(lanes)} lanes were trained; play and export take the first: {first}"
     if config.checkpoints != "none":
         yield f"to watch its scores: cramerl play {folder}"
     if config.checkpoints == "full":

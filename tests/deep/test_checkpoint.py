@@ -262,8 +262,8 @@ HARM = {
     "manifest not text": (lambda run: (run / "000004/manifest.json").write_bytes(b"\xff{"), "is not JSON"),
     "manifest altered": (lambda run: edit(run / "000004/manifest.json", rows=[0, 28]), "json has been altered"),
     "other format": (
-        lambda run: edit(run / "000004/manifest.json", format=2, cramerl="9.8.7"),
-        f"has format 2, written by cramerl 9.8.7; cramerl {cramerl.__version__} reads format 1",
+        lambda run: edit(run / "000004/manifest.json", format=FORMAT + 1, cramerl="9.8.7"),
+        f"has format {FORMAT + 1}, written by cramerl 9.8.7; cramerl {cramerl.__version__} reads format {FORMAT}",
     ),
     "renamed": (lambda run: (run / "000004").rename(run / "000005"), "000005 .* is that of iteration 4"),
     "empty directory": (

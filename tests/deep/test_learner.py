@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from cramerl import linear
 from cramerl.deep.heads import HEADS, make_head
 from cramerl.deep.learner import Learner, LearnerState, make_optimiser, sync_target
-from cramerl.deep.networks import Network, make_network
+from cramerl.deep.networks import make_network
 from cramerl.deep.replay import Batch
 
 SGD = optax.identity()  # the direction is the gradient
@@ -86,7 +86,8 @@ def table(head: Any, outputs: Any, target: Any = None, rate: float = 0.0, double
     network = make_network("linear", (states,), actions, size)
     learner = Learner(head, network, SGD, rate, double_q)
     params, target_params = ({"outputs": {"weights": x.reshape(states, -1)}} for x in given)
-    return learner, LearnerState(params, target_params, SGD.init(params), jnp.float32(rate))
+    penalty = jnp.float32(getattr(head, "mass_penalty", 0.0))
+    return learner, LearnerState(params, target_params, SGD.init(params), jnp.float32(rate), penalty)
 
 
 def one_hot_batch(states: Any, actions: Any, rewards: Any, discounts: Any, following: Any, num_states: int) -> Batch:
@@ -369,11 +370,11 @@ def test_the_first_bad_update_is_named(name, double_q, rng):
 def test_traced_once(double_q, rng):
     plain, calls = learner_of("u51", double_q), []
 
-    def apply(params: Any, observations: Any) -> Any:
-        calls.append(observations.shape)
-        return plain.network.apply(params, observations)
+    def counted(function: Any) -> Any:
+        return lambda params, seen: (calls.append(seen.shape), function(params, seen))[1]
 
-    learner = Learner(plain.head, Network(plain.network.init, apply), SGD, 0.05, double_q)
+    network = plain.network._replace(apply=counted(plain.network.apply), outputs=counted(plain.network.outputs))
+    learner = Learner(plain.head, network, SGD, 0.05, double_q)
     state, _ = learn(learner, state_of(plain), batches_of(rng))
     first = len(calls)
     assert first > 0

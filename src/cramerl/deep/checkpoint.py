@@ -25,7 +25,7 @@ from cramerl import __version__
 from cramerl._files import write_whole
 from cramerl.deep.trees import Arrays, Damaged
 
-FORMAT = 1
+FORMAT = 2
 _STATE, _MANIFEST, _REPLAY = "state.safetensors", "manifest.json", "replay"
 _SHARD = re.compile(rf"{_REPLAY}/rows-(\d{{12,}})-(\d{{12,}})\.safetensors")
 _DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cramerl.deep import replay as replays
+from cramerl.deep.compiling import compiler_options
 from cramerl.deep.envs.base import EnvSpec, FrameStack, HostEnvs
 from cramerl.deep.learner import Learner, LearnerState
 from cramerl.deep.networks import Params
@@ -50,6 +52,8 @@ class HostLoop:
         schedule: how much of what when.
         seed: of the run.
         frames_on_host: keep the replay's frames in the host's memory.
+        launch_in_thread: launch the updates from a thread of their own, which pays where launching them takes long; by
+            default on an accelerator.
 
     Attributes:
         block: blocks done.
@@ -59,13 +63,20 @@ class HostLoop:
     """
 
     def __init__(
-        self, envs: HostEnvs, learner: Learner, schedule: Schedule, seed: int, *, frames_on_host: bool = False
+        self,
+        envs: HostEnvs,
+        learner: Learner,
+        schedule: Schedule,
+        seed: int,
+        *,
+        frames_on_host: bool = False,
+        launch_in_thread: bool | None = None,
     ):
         self.envs, self.learner, self.schedule, self.seed = envs, learner, schedule, seed
         self.block = self.row = 0
         self.watch_time = False
         self.seconds = {"environment": 0.0, "acting": 0.0, "learning": 0.0}
-        self.totals = _none()
+        self._played, self._learned = _none(), no_totals()
         self._outcome = self._nothing()
         self._iteration = self._iteration_row = 0
         self._key = jax.random.key(seed)
@@ -83,7 +94,12 @@ class HostLoop:
         self._finish_last = jax.jit(self._finish, donate_argnums=0)
         self._draw = jax.jit(self._draw_batches)
         self._read = jax.jit(replays.read_batch)
-        self._update = jax.jit(self._learn)
+        self._update = jax.jit(self._learn, compiler_options=compiler_options())
+        self._draw_and_update = jax.jit(self._draw_and_learn, compiler_options=compiler_options())
+        if launch_in_thread is None:
+            launch_in_thread = jax.default_backend() != "cpu"
+        self._launcher = ThreadPoolExecutor(1) if launch_in_thread else None
+        self._launched: Future[None] | None = None
 
     def begin_iteration(self, iteration: int) -> None:
         """Reset the environments, with a seed of this iteration's own."""
@@ -111,25 +127,28 @@ class HostLoop:
                 self.state = self.state._replace(target_params=self.state.params)
             for block in range(start, end):
                 if stop is not None and stop():
+                    self._wait_for_launch()
                     return self.block - first
                 self._run_block(block, learning=learning)
                 self.block += 1
+            self._wait_for_launch()
         return num_blocks
 
     def take_totals(self) -> list[Totals]:
         """The sums since the last call, as NumPy numbers; and begin anew."""
-        totals, self.totals = self.peek_totals(), _none()
+        totals = self.peek_totals()
+        self._played, self._learned = _none(), no_totals()
         return totals
 
     def peek_totals(self) -> list[Totals]:
         """The sums so far."""
-        return [jax.tree.map(np.asarray, self.totals)]
+        return [jax.tree.map(np.asarray, self._totals())]
 
     def save(self) -> HostSaved:
         """Everything but the counters and the replay's rows, of which the last is finished: rows are saved once."""
         if self.row > self._iteration_row:
             self.replay = self._finish_last(self.replay, np.int32(self.row), self._outcome)
-        return HostSaved(self.state, self.totals, self._outcome.actions)
+        return HostSaved(self.state, self._totals(), self._outcome.actions)
 
     def load(self, state: HostSaved, counters: dict[str, int]) -> None:
         """Go on from what `save` gave; the replay's rows are put back first, by `write_rows`.
@@ -137,7 +156,10 @@ class HostLoop:
         In the middle of an iteration the environments are brought to where they were by taking the same actions.
         """
         self.state = jax.tree.map(jnp.asarray, state.learner)
-        self.totals = state.totals
+        self._played = state.totals
+        self._learned = no_totals()._replace(
+            info=jax.tree.map(jnp.asarray, state.totals.info), blocks=jnp.asarray(state.totals.blocks)
+        )
         self.block, self.row = counters["block"], counters["row"]
         self.begin_iteration(counters["iteration"])
         start = counters["iteration_row"]
@@ -198,18 +220,21 @@ class HostLoop:
     def close(self) -> None:
         """Close the environments."""
         self.envs.close()
+        if self._launcher is not None:
+            self._launcher.shutdown()
 
     def _whole_replay(self) -> Replay:
         return self.replay if self.host_frames is None else self.replay._replace(frames=self.host_frames.frames)
 
     def _run_block(self, block: int, *, learning: bool) -> None:
+        self._wait_for_launch()
         params, started = self.state.params, self.row
         if self.watch_time:
             self._timed("learning", lambda: jax.block_until_ready(params))
         for i in range(self.schedule.rows_per_block):
             actions = self._act(params, block)
             if i == 0 and learning:
-                self._start_learning(block, started)
+                self._launch(block, started)
             chosen = self._timed("acting", lambda actions=actions: np.asarray(actions))
             self._timed("environment", lambda chosen=chosen: self._take(chosen))
             self.row += 1
@@ -224,41 +249,55 @@ class HostLoop:
         self._lengths += ~(step.first & ~step.terminated)
         if step.ended.any():
             if not again:
-                self.totals = self.totals._replace(
-                    episodes=self.totals.episodes + step.ended.sum(),
-                    returns=self.totals.returns + self._returns[step.ended].sum(),
-                    lengths=self.totals.lengths + self._lengths[step.ended].sum(),
+                self._played = self._played._replace(
+                    episodes=self._played.episodes + step.ended.sum(),
+                    returns=self._played.returns + self._returns[step.ended].sum(),
+                    lengths=self._played.lengths + self._lengths[step.ended].sum(),
                 )
             self._returns[step.ended] = self._lengths[step.ended] = 0
 
     def _act(self, params: Any, block: int) -> Array:
         """Write the row that is seen and choose actions there; on the device, not waited for."""
-        row = np.int32(self.row)
-        steps = np.int32(block * self.schedule.steps_per_block)
+        steps = block * self.schedule.steps_per_block
         seen = self._seen_on_host()
         if self.host_frames is not None:
             self.host_frames.write(self.row, self._frames)
-        self.replay, actions = self._see(
-            self.replay, params, row, steps, self._frames, seen, self._first, self._last, self._outcome
-        )
+        words = _packed(self.row, steps, self._first, self._last, self._outcome)
+        self._wait_for_launch()  # it reads the replay that is given away here
+        self.replay, actions = self._see(self.replay, params, words, seen)
         return actions
 
     def _seen_on_host(self) -> np.ndarray:
         """What is seen now, stacked on the host where the frames are there."""
         return self._frames if self.host_frames is None else self._stack.push(self._frames, self._first)
 
+    def _launch(self, block: int, row: int) -> None:
+        """Start learning; the launch itself is waited for before anything of its result is used."""
+        if self._launcher is None:
+            self._start_learning(block, row)
+        else:
+            self._launched = self._launcher.submit(self._start_learning, block, row)
+
+    def _wait_for_launch(self) -> None:
+        if self._launched is not None:
+            self._launched.result()
+            self._launched = None
+
     def _start_learning(self, block: int, row: int) -> None:
+        before, size = self.schedule.updates_before(block), self._updates_per_call
+        if self.host_frames is None and size == self.schedule.updates_per_block:
+            counts = np.array([block, row, before], np.int32)
+            self.state, self._learned = self._draw_and_update(self.state, self.replay, self._learned, counts)
+            return
         drawn = self._draw(self.replay, np.int32(block), np.int32(row))
         batches = self._read(self.replay, drawn) if self.host_frames is None else self._read_on_host(drawn)
-        before, size = self.schedule.updates_before(block), self._updates_per_call
         for start in range(0, self.schedule.updates_per_block, size):
             part = jax.tree.map(lambda x, start=start: x[start : start + size], batches)
-            self.state, told = self._update(self.state, part, self._told(), np.int32(before + start))
-            self.totals = self.totals._replace(info=told.info, blocks=told.blocks)
+            self.state, self._learned = self._update(self.state, part, self._learned, np.int32(before + start))
 
-    def _told(self) -> Totals:
-        """The learner's part of the totals, which lives on the device; episodes are counted on the host."""
-        return no_totals()._replace(info=self.totals.info, blocks=self.totals.blocks)
+    def _totals(self) -> Totals:
+        """The learner's sums, which live on the device, and those of the episodes, which are counted on the host."""
+        return self._played._replace(info=self._learned.info, blocks=self._learned.blocks)
 
     def _read_on_host(self, drawn: Drawn) -> Batch:
         assert self.host_frames is not None
@@ -283,20 +322,10 @@ class HostLoop:
 
     # Compiled parts.
 
-    def _see_and_act(
-        self,
-        replay: Replay,
-        params: Any,
-        row: Array,
-        steps: Array,
-        frames: Array,
-        seen: Array,
-        first: Array,
-        last: Array,
-        outcome: Outcome,
-    ) -> tuple[Replay, Array]:
+    def _see_and_act(self, replay: Replay, params: Any, words: Array, seen: Array) -> tuple[Replay, Array]:
+        row, steps, first, last, outcome = _unpacked(words)
         replay = self._finish(replay, row, outcome)
-        replay = replays.begin_row(replay, row, frames, first, last)
+        replay = replays.begin_row(replay, row, seen, first, last)
         num_envs, stack = self.schedule.num_envs, self.envs.spec.stack
         if stack > 1 and self.host_frames is None:
             window = replays.observation_window(replay, jnp.full(num_envs, row), jnp.arange(num_envs), stack)
@@ -325,9 +354,29 @@ class HostLoop:
             discount=schedule.discount,
         )
 
+    def _draw_and_learn(
+        self, state: LearnerState, replay: Replay, totals: Totals, counts: Array
+    ) -> tuple[LearnerState, Totals]:
+        block, row, before = counts
+        batches = replays.read_batch(replay, self._draw_batches(replay, block, row))
+        return self._learn(state, batches, totals, before)
+
     def _learn(self, state: LearnerState, batches: Batch, totals: Totals, before: Array) -> tuple[LearnerState, Totals]:
         state, info = self.learner.learn(state, batches, unroll=self._unroll)
         return state, add(totals, learned(info, before))
+
+
+def _packed(row: int, steps: int, first: Any, last: Any, outcome: Outcome) -> np.ndarray:
+    """One array of 32-bit words, because each one that is sent to a device costs time."""
+    rewards = np.asarray(outcome.rewards, np.float32).view(np.int32)
+    return np.concatenate([[row, steps], first, last, outcome.terminated, outcome.actions, rewards]).astype(np.int32)
+
+
+def _unpacked(words: Array) -> tuple[Array, Array, Array, Array, Outcome]:
+    """What `_packed` was given."""
+    first, last, terminated, actions, rewards = words[2:].reshape(5, -1)
+    rewards = jax.lax.bitcast_convert_type(rewards, jnp.float32)
+    return words[0], words[1], first != 0, last != 0, Outcome(actions, rewards, terminated != 0)
 
 
 def _none() -> Totals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from cramerl.deep.heads import Head, clipped_mass
+from cramerl.deep.heads import S51, Head, clipped_mass
 from cramerl.deep.networks import Network, Params
 from cramerl.deep.replay import Batch
 
@@ -23,13 +24,15 @@ class LearnerState(NamedTuple):
         params: of the network that acts and learns.
         target_params: of the network that gives targets.
         optimiser: state of the optimiser.
-        learning_rate: () float32; here so that lanes of one program can differ in it.
+        learning_rate: () float32; here, as what follows, so that lanes of one program can differ in it.
+        mass_penalty: () float32, of s51.
     """
 
     params: Params
     target_params: Params
     optimiser: Any
     learning_rate: Array
+    mass_penalty: Array
 
 
 class LearnInfo(NamedTuple):
@@ -88,7 +91,9 @@ class Learner:
         """Fresh parameters; the target network begins as a copy."""
         params = self.network.init(key)
         copy = jax.tree.map(jnp.copy, params)
-        return LearnerState(params, copy, self.optimiser.init(params), jnp.float32(self.learning_rate))
+        penalty = self.head.mass_penalty if isinstance(self.head, S51) else 0.0
+        rates = jnp.float32(self.learning_rate), jnp.float32(penalty)
+        return LearnerState(params, copy, self.optimiser.init(params), *rates)
 
     def act(self, params: Params, observations: Array, epsilon: Array, key: Array) -> Array:
         """Epsilon-greedy actions (N,) int32."""
@@ -108,10 +113,18 @@ class Learner:
 
     def update(self, state: LearnerState, batch: Batch, target: Array) -> tuple[LearnerState, tuple[Array, Array]]:
         """One step of the optimiser; also the loss () and the outputs (B, O) before it."""
+        return self._update(state, batch, self.network.prepare(batch.observations), target)
+
+    def _update(
+        self, state: LearnerState, batch: Batch, inputs: Array, target: Array
+    ) -> tuple[LearnerState, tuple[Array, Array]]:
+        head = self.head
+        if isinstance(head, S51):
+            head = dataclasses.replace(head, mass_penalty=state.mass_penalty)
 
         def mean_loss(params: Params) -> tuple[Array, Array]:
-            outputs = _take_actions(self.network.apply(params, batch.observations), batch.actions)
-            losses = self.head.loss(outputs, jax.lax.stop_gradient(target))
+            outputs = _take_actions(self.network.outputs(params, inputs), batch.actions)
+            losses = head.loss(outputs, jax.lax.stop_gradient(target))
             return jnp.sum(batch.weights * losses) / jnp.maximum(jnp.sum(batch.weights), 1.0), outputs
 
         (loss, outputs), gradient = jax.value_and_grad(mean_loss, has_aux=True)(state.params)
@@ -122,28 +135,27 @@ class Learner:
     def learn(self, state: LearnerState, batches: Batch, *, unroll: bool) -> tuple[LearnerState, LearnInfo]:
         """A run of updates, one for each of the leading axis of ``batches``, between changes of the target network.
 
-        Without double Q-learning the targets of all of them are computed in one pass: the target network is the same.
+        What does not change between them is computed in one pass for all: the part of the network without parameters
+        and, without double Q-learning, the targets.
 
         Args:
             state: before.
             batches: (U, B, ...).
             unroll: write the updates out one after another: convolutions inside a loop are slow on a CPU.
         """
-        if self.double_q:
-            all_targets = all_next = None
-        else:
-            flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), batches)
-            shape = batches.weights.shape
-            all_targets, all_next = (x.reshape((*shape, *x.shape[1:])) for x in self.targets(state, flat))
+        flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), batches)
+        shape = batches.weights.shape
+        found = (self.network.prepare(flat.observations), *(() if self.double_q else self.targets(state, flat)))
+        inputs, *found = (x.reshape((*shape, *x.shape[1:])) for x in found)
+        small = batches._replace(observations=(), next_observations=batches.next_observations if self.double_q else ())
 
         def step(state: LearnerState, item: Any) -> tuple[LearnerState, tuple[Array, ...]]:
-            batch, target, chosen = item
-            if target is None:
-                target, chosen = self.targets(state, batch)
-            state, (loss, outputs) = self.update(state, batch, target)
+            batch, inputs, found = item
+            target, chosen = found or self.targets(state, batch)
+            state, (loss, outputs) = self._update(state, batch, inputs, target)
             return state, (loss, jnp.mean(self.head.values(outputs)), outputs, chosen)
 
-        items = (batches, all_targets, all_next)
+        items = (small, inputs, found)
         if unroll:
             told = []
             for i in range(batches.weights.shape[0]):
@@ -152,7 +164,7 @@ class Learner:
             losses, values, outputs, chosen = jax.tree.map(lambda *x: jnp.stack(x), *told)
         else:
             state, (losses, values, outputs, chosen) = jax.lax.scan(step, state, items)
-        last = jax.tree.map(lambda x: x[-1], (batches, outputs, chosen))
+        last = jax.tree.map(lambda x: x[-1], (small, outputs, chosen))
         return state, self._info(losses, values, *last)
 
     def _info(self, losses: Array, values: Array, batch: Batch, outputs: Array, chosen: Array) -> LearnInfo:
@@ -173,5 +185,6 @@ def sync_target(state: LearnerState) -> LearnerState:
 
 
 def _take_actions(outputs: Array, actions: Array) -> Array:
-    """(B, A, O), (B,) -> (B, O)."""
-    return jnp.take_along_axis(outputs, actions[:, None, None], axis=1)[:, 0]
+    """(B, A, O), (B,) -> (B, O). By a mask: the gradient of a lookup is a scatter, which is slow on a GPU."""
+    mask = actions[:, None] == jnp.arange(outputs.shape[1], dtype=actions.dtype)[None]
+    return jnp.sum(jnp.where(mask[..., None], outputs, jnp.zeros_like(outputs)), axis=1)

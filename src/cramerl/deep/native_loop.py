@@ -47,6 +47,7 @@ class NativeLoop:
         schedule: how much of what when.
         seeds: one for each lane.
         learning_rates: one for each lane, instead of the learner's.
+        mass_penalties: likewise, of s51.
     """
 
     def __init__(
@@ -56,15 +57,17 @@ class NativeLoop:
         schedule: Schedule,
         seeds: list[int],
         learning_rates: list[float] | None = None,
+        mass_penalties: list[float] | None = None,
     ):
         self.env, self.learner, self.schedule, self.seeds = env, learner, schedule, seeds
         self.block = 0
         self._many = len(seeds) > 1
         self._keys = self._each(jax.random.key)(jnp.asarray(seeds) if self._many else seeds[0])
         self.lanes: Lane = jax.jit(self._each(self._start))(self._keys)
-        if learning_rates is not None:
-            rates = jnp.asarray(learning_rates if self._many else learning_rates[0], dtype=jnp.float32)
-            self.lanes = self.lanes._replace(learner=self.lanes.learner._replace(learning_rate=rates))
+        for name, values in (("learning_rate", learning_rates), ("mass_penalty", mass_penalties)):
+            if values is not None:
+                each = jnp.asarray(values if self._many else values[0], dtype=jnp.float32)
+                self.lanes = self.lanes._replace(learner=self.lanes.learner._replace(**{name: each}))
         self._none = jax.tree.map(lambda x: jnp.full(len(seeds), x) if self._many else x, no_totals())
         self.totals: Totals = self._none
         self._run = jax.jit(self._blocks, static_argnames="learning", donate_argnums=0)

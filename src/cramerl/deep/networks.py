@@ -1,14 +1,16 @@
 """Networks: pictures or vectors in, ``num_actions`` x ``num_outputs`` numbers out.
 
-Three torsos and a last layer, as functions of plain nested dictionaries of arrays. Convolutions of the small network
-are slices and one matrix product: on a CPU, inside a compiled loop, XLA's convolution is many times slower.
+Three torsos and a last layer, as functions of plain nested dictionaries of arrays. Convolutions are patches times one
+matrix (the small network's, because XLA's convolution is many times slower inside a compiled loop on a CPU; the large
+one's where gradients are taken on a GPU) or XLA's. The weights are the same either way.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +21,20 @@ NETWORKS = ("nature", "nature_same", "minatar", "mlp", "linear")
 
 
 class Network(NamedTuple):
-    """A function and how its parameters begin.
+    """A function, in two forms, and how its parameters begin.
 
     Attributes:
         init: key -> params.
         apply: params, observations (B, *shape) -> outputs (B, A, O) float32.
+        prepare: observations -> inputs (B, ...); the part that does not depend on the parameters, so that many updates
+            can share one pass of it.
+        outputs: params, inputs -> outputs: what is left, in the form that is faster where gradients are taken.
     """
 
     init: Callable[[Array], Params]
     apply: Callable[[Params, Array], Array]
+    prepare: Callable[[Array], Array]
+    outputs: Callable[[Params, Array], Array]
 
 
 def make_network(
@@ -39,6 +46,7 @@ def make_network(
     frame_scale: float = 1.0,
     hidden_units: tuple[int, ...] = (128, 128),
     last_layer_scale: float = 1.0,
+    convolutions: Literal["patches", "xla"] | None = None,
 ) -> Network:
     """Build a network.
 
@@ -51,7 +59,11 @@ def make_network(
         frame_scale: observations are divided by it.
         hidden_units: of "mlp".
         last_layer_scale: factor on the last layer's initial weights.
+        convolutions: of "nature" where gradients are taken: as patches times a matrix or by XLA; by default what is
+            faster on this machine.
     """
+    if convolutions is None:
+        convolutions = "xla" if jax.default_backend() == "cpu" else "patches"
     if name not in NETWORKS:
         raise ValueError(f"network must be one of {', '.join(NETWORKS)}, got {name!r}")
     if name in ("nature", "nature_same", "minatar") and len(observation_shape) != 3:
@@ -59,7 +71,9 @@ def make_network(
             f"network {name!r} needs pictures (height, width, channels), this environment's observations have shape "
             f"{observation_shape}; use mlp"
         )
-    layers = _torso(name, observation_shape, hidden_units)
+    layers, learning_layers = (
+        _torso(name, observation_shape, hidden_units, patches=patches) for patches in (False, convolutions == "patches")
+    )
     width = layers[-1].width if layers else math.prod(observation_shape)
 
     def init(key: Array) -> Params:
@@ -71,33 +85,43 @@ def make_network(
             del params["outputs"]["bias"]
         return params
 
-    def apply(params: Params, observations: Array) -> Array:
-        x = observations.astype(jnp.float32) / frame_scale if frame_scale != 1 else observations.astype(jnp.float32)
-        for layer in layers:
-            x = jax.nn.relu(layer.apply(params[layer.name], x))
-        outputs = _dense(params["outputs"], x.reshape(x.shape[0], -1))
-        return outputs.reshape(x.shape[0], num_actions, num_outputs)
+    def forward(layers: list[_Layer], params: Params, inputs: Array) -> Array:
+        x = inputs.astype(jnp.float32) / frame_scale if frame_scale != 1 else inputs.astype(jnp.float32)
+        for i, layer in enumerate(layers):
+            x = jax.nn.relu(layer.apply(params[layer.name], layer.prepare(x) if i else x))
+        y = _dense(params["outputs"], x.reshape(x.shape[0], -1))
+        return y.reshape(x.shape[0], num_actions, num_outputs)
 
-    return Network(init, apply)
+    return Network(
+        init,
+        apply=lambda params, observations: forward(layers, params, _first(layers, observations)),
+        prepare=partial(_first, learning_layers),
+        outputs=partial(forward, learning_layers),
+    )
+
+
+def _first(layers: list[_Layer], observations: Array) -> Array:
+    return layers[0].prepare(observations) if layers else observations
 
 
 class _Layer(NamedTuple):
     name: str
     width: int  # numbers it returns per example
     init: Callable[[Array], Params]
+    prepare: Callable[[Array], Array]  # the part without parameters
     apply: Callable[[Params, Array], Array]
 
 
-def _torso(name: str, shape: tuple[int, ...], hidden_units: tuple[int, ...]) -> list[_Layer]:
+def _torso(name: str, shape: tuple[int, ...], hidden_units: tuple[int, ...], *, patches: bool) -> list[_Layer]:
     if name.startswith("nature"):
         padding = "SAME" if name == "nature_same" else "VALID"
         layers = []
         for i, (filters, size, stride) in enumerate(((32, 8, 4), (64, 4, 2), (64, 3, 1)), start=1):
-            layer, shape = _convolution(f"conv{i}", shape, filters, size, stride, padding)
+            layer, shape = _convolution(f"conv{i}", shape, filters, size, stride, padding, patches=patches)
             layers.append(layer)
         return [*layers, _hidden("hidden1", math.prod(shape), 512)]
     if name == "minatar":
-        layer, shape = _sliced_convolution("conv1", shape, filters=16, size=3)
+        layer, shape = _small_convolution("conv1", shape, filters=16, size=3)
         return [layer, _hidden("hidden1", math.prod(shape), 128)]
     widths = hidden_units if name == "mlp" else ()
     inputs = (math.prod(shape), *widths)
@@ -109,12 +133,13 @@ def _hidden(name: str, inputs: int, units: int) -> _Layer:
         name,
         units,
         lambda key: _dense_params(key, inputs, units),
+        lambda x: x,
         lambda params, x: _dense(params, x.reshape(x.shape[0], -1)),
     )
 
 
 def _convolution(
-    name: str, shape: tuple[int, ...], filters: int, size: int, stride: int, padding: str
+    name: str, shape: tuple[int, ...], filters: int, size: int, stride: int, padding: str, *, patches: bool
 ) -> tuple[_Layer, tuple[int, ...]]:
     height, width, channels = shape
     if padding == "SAME":
@@ -130,29 +155,77 @@ def _convolution(
         flat = _dense_params(key, size * size * channels, filters)
         return {"weights": flat["weights"].reshape(size, size, channels, filters), "bias": flat["bias"]}
 
-    def apply(params: Params, x: Array) -> Array:
+    def by_xla(params: Params, x: Array) -> Array:
         numbers = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(x, params["weights"], (stride, stride), padding, dimension_numbers=numbers)
         return y + _row(params["bias"], y)
 
-    return _Layer(name, math.prod(after), init, apply), after
+    def by_patches(params: Params, x: Array) -> Array:
+        return _affine(x, params["weights"].reshape(-1, filters), params["bias"])
+
+    if not patches:
+        return _Layer(name, math.prod(after), init, lambda x: x, by_xla), after
+    return _Layer(
+        name, math.prod(after), init, lambda x: _patches(x, size, stride, after[:2], padding == "SAME"), by_patches
+    ), after
 
 
-def _sliced_convolution(name: str, shape: tuple[int, ...], filters: int, size: int) -> tuple[_Layer, tuple[int, ...]]:
-    """VALID, stride one: the size x size shifted copies side by side, times one matrix."""
+def _small_convolution(name: str, shape: tuple[int, ...], filters: int, size: int) -> tuple[_Layer, tuple[int, ...]]:
+    """VALID, stride one."""
     height, width, channels = shape
     rows, columns = height - size + 1, width - size + 1
     if min(rows, columns) < 1:
         raise ValueError(f"network minatar needs pictures of at least 3 x 3, got {height} x {width}; use mlp")
-
-    def apply(params: Params, x: Array) -> Array:
-        shifts = [x[:, i : i + rows, j : j + columns] for i in range(size) for j in range(size)]
-        return _dense(params, jnp.concatenate(shifts, axis=-1))
-
     layer = _Layer(
-        name, rows * columns * filters, lambda key: _dense_params(key, size * size * channels, filters), apply
+        name,
+        rows * columns * filters,
+        lambda key: _dense_params(key, size * size * channels, filters),
+        lambda x: _patches(x, size, 1, (rows, columns), same=False),
+        _dense,
     )
     return layer, (rows, columns, filters)
+
+
+def _patches(x: Array, size: int, stride: int, after: tuple[int, ...], same: bool) -> Array:
+    """What each output of a convolution sees: (B, H, W, C) -> (B, *after, size * size * C), rows before columns."""
+    if same:
+        missing = [(n - 1) * stride + size - m for n, m in zip(after, x.shape[1:3], strict=True)]
+        x = jnp.pad(x, ((0, 0), *((m // 2, m - m // 2) for m in missing), (0, 0)))
+    packed = x.dtype == jnp.uint8 and x.shape[-1] == 4  # four bytes are moved as one word
+    if packed:
+        x = jax.lax.bitcast_convert_type(x, jnp.uint32)[..., None]
+    rows, columns = ((n - 1) * stride + 1 for n in after)
+    seen = [x[:, i : i + rows : stride, j : j + columns : stride] for i in range(size) for j in range(size)]
+    patches = jnp.concatenate(seen, axis=-1)
+    if packed:
+        patches = jax.lax.bitcast_convert_type(patches, jnp.uint8)
+    return patches.reshape(*patches.shape[:3], -1)
+
+
+@jax.custom_vjp
+def _affine(x: Array, weights: Array, bias: Array) -> Array:
+    """(B, H, W, K), (K, F), (F,) -> (B, H, W, F), with gradients summed in two stages.
+
+    A gradient is a sum over thousands of patches for few numbers, which leaves most of a GPU idle unless it is cut into
+    parts: here one part for each example.
+    """
+    y = x @ weights
+    return y + _row(bias, y)
+
+
+def _affine_forward(x: Array, weights: Array, bias: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _affine(x, weights, bias), (x, weights)
+
+
+def _affine_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array, Array]:
+    x, weights = saved
+    parts = jnp.einsum("bhwk,bhwf->bkf", x, gradient), jnp.sum(gradient, axis=(1, 2))
+    # The barrier keeps XLA from making one sum of the two again.
+    of_weights, of_bias = jax.lax.optimization_barrier(parts)
+    return gradient @ weights.T, jnp.sum(of_weights, axis=0), jnp.sum(of_bias, axis=0)
+
+
+_affine.defvjp(_affine_forward, _affine_backward)
 
 
 def _dense(params: Params, x: Array) -> Array:

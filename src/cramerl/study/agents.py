@@ -83,7 +83,8 @@ def _read_run(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
     if saved is None:
         raise ValueError(f"{path} has no checkpoint yet")
     weights = {_dotted(name): array for name, array in saved.arrays.items() if _is_weight(name)}
-    if folder.config.lanes > 1 and folder.config.checkpoints == "full":  # small checkpoints hold the first lane only
+    many = len(folder.config.lane_settings) > 1
+    if many and folder.config.checkpoints == "full":  # small checkpoints hold the first lane only
         weights = {name: np.ascontiguousarray(array[0]) for name, array in weights.items()}
     return folder.config, folder.spec, weights
 

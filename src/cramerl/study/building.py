@@ -137,12 +137,20 @@ def make_loop(config: TrainConfig) -> NativeLoop | HostLoop:
     if env_family(config.env) == "native":
         from cramerl.deep.native_loop import NativeLoop
 
-        env = make_native(config)
+        env, lanes = make_native(config), config.lane_settings
         return NativeLoop(
-            env, make_learner(config, env.spec), schedule, list(range(config.seed, config.seed + config.lanes))
+            env,
+            make_learner(config, env.spec),
+            schedule,
+            [lane["seed"] for lane in lanes],
+            learning_rates=[lane["learning_rate"] for lane in lanes] if config.learning_rates else None,
+            mass_penalties=[lane["mass_penalty"] for lane in lanes] if config.mass_penalties else None,
         )
-    if config.lanes > 1:
-        raise ValueError(f"lanes must be 1 for {config.env}, which is no JAX program; got {config.lanes}")
+    for name, allowed in (("lanes", 1), ("learning_rates", ()), ("mass_penalties", ())):
+        if getattr(config, name) != allowed:
+            raise ValueError(
+                f"{name} are for environments that are JAX programs, {config.env} is none; got {getattr(config, name)}"
+            )
     from cramerl.deep.host_loop import HostLoop
 
     envs = make_envs(config, config.num_envs)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,7 +46,13 @@ class TrainConfig:
         0, "run", "of everything random: weights, exploration, sampling, environments", low=0, high=2**31 - 1
     )
     lanes: int = _setting(
-        1, "run", "runs trained at once in one program, with seeds seed, seed + 1, ... (gymnax only)", low=1, high=4096
+        1, "run", "seeds trained at once in one program: seed, seed + 1, ... (gymnax only)", low=1, high=4096
+    )
+    learning_rates: tuple[float, ...] = _setting(
+        (), "run", "several step sizes, commas between: lanes for each of them, in place of learning_rate", above=0
+    )
+    mass_penalties: tuple[float, ...] = _setting(
+        (), "run", "s51: several lambdas, commas between: lanes for each of them, in place of mass_penalty", low=0
     )
     steps: int = _setting(1_000_000, "run", "agent steps of the whole run", low=1, high=2**31 - 1)
     iteration_steps: int = _setting(
@@ -83,7 +90,9 @@ class TrainConfig:
         "learner",
         "auto: nature_same for Atari, minatar for other pictures, mlp for vectors; nature pads VALID, nature_same SAME",
     )
-    hidden_units: tuple[int, ...] = _setting((128, 128), "learner", "units of the mlp's layers, commas between")
+    hidden_units: tuple[int, ...] = _setting(
+        (128, 128), "learner", "units of the mlp's layers, commas between", low=1, high=10**6
+    )
     last_layer_scale: float = _setting(1.0, "learner", "factor on the last layer's initial weights", low=0)
     optimiser: Literal["adam", "rmsprop"] = _setting("adam", "learner", "adam, or rmsprop: centred, decay 0.95 (DQN's)")
     learning_rate: float = _setting(1e-4, "learner", "step size of the optimiser", above=0)
@@ -130,16 +139,33 @@ class TrainConfig:
         for setting in dataclasses.fields(self):
             value = _checked(setting.name, getattr(self, setting.name), hints[setting.name], setting.metadata["bounds"])
             object.__setattr__(self, setting.name, value)
+        if not self.hidden_units:
+            raise ValueError("hidden_units must be one or more integers, got none")
         if not self.v_min < self.v_max:
             raise ValueError(f"v_min must be less than v_max, got {self.v_min} and {self.v_max}")
         if self.mass_penalty == 0 and self.mass_penalty_scale == "total":
             object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # the same thing
         if self.seed + self.lanes > 2**31:
             raise ValueError(f"seed must be at most {2**31 - self.lanes} with {self.lanes} lanes, got {self.seed}")
+        if self.mass_penalties and self.agent != "s51":
+            raise ValueError(f"mass_penalties are of the agent s51, got {self.mass_penalties} for {self.agent}")
+        for name in ("learning_rates", "mass_penalties"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ValueError(f"{name} must differ, got {getattr(self, name)}")
+        if len(self.lane_settings) > 4096:
+            raise ValueError(f"lanes must be at most 4096 in all, got {len(self.lane_settings)}")
         if self.min_replay_steps > self.replay_steps:
             raise ValueError(
                 f"min_replay_steps must be at most replay_steps = {self.replay_steps}, got {self.min_replay_steps}"
             )
+
+    @property
+    def lane_settings(self) -> list[dict[str, Any]]:
+        """What sets each lane apart: its seed, and its learning rate and mass penalty where there are several."""
+        seeds = range(self.seed, self.seed + self.lanes)
+        axes = {"mass_penalty": self.mass_penalties, "learning_rate": self.learning_rates, "seed": seeds}
+        axes = {name: values for name, values in axes.items() if values}
+        return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values."""
@@ -166,7 +192,7 @@ def parse_setting(name: str, text: str) -> Any:
     if hint in (int, float):
         return _number(name, text, hint)
     if get_origin(hint) is tuple:
-        return tuple(_number(name, part, int) for part in text.split(",") if part)
+        return tuple(_number(name, part, get_args(hint)[0]) for part in text.split(",") if part)
     return text
 
 
@@ -186,13 +212,9 @@ def _checked(name: str, value: Any, hint: Any, bounds: dict[str, float]) -> Any:
         if value not in get_args(hint):
             raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")
     elif get_origin(hint) is tuple:
-        if (
-            not isinstance(value, (tuple, list))
-            or not value
-            or any(type(v) is not int or not 1 <= v <= 10**6 for v in value)
-        ):
-            raise ValueError(f"{name} must be one or more integers from 1 to 1000000, got {value!r}")
-        return tuple(value)
+        if not isinstance(value, (tuple, list)):
+            raise ValueError(f"{name} must be a list of numbers, got {value!r}")
+        return tuple(_checked_number(name, part, get_args(hint)[0], bounds) for part in value)
     elif hint is bool or hint is str:
         if not isinstance(value, hint):
             raise ValueError(f"{name} must be {'true or false' if hint is bool else 'text'}, got {value!r}")

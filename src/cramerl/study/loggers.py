@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from cramerl.study.config import TrainConfig
 
-_COLUMNS = ("step", "frames", "iteration", "seed")
+_LANE = ("mass_penalty", "learning_rate", "seed")  # what may set lanes apart
+_COLUMNS = ("step", "frames", "iteration", *_LANE)
 
 
 class Logger(Protocol):
@@ -26,7 +27,7 @@ class Logger(Protocol):
 
 
 class TensorBoard:
-    """TensorBoard files in ``RUN/tensorboard``, one folder for each seed.
+    """TensorBoard files in ``RUN/tensorboard``, one folder for each lane.
 
     Args:
         run: folder of the run.
@@ -41,14 +42,14 @@ class TensorBoard:
 
     def log(self, row: dict[str, Any]) -> None:
         """Write one line."""
-        seed = row.get("seed", "time")
-        if seed not in self._writers:
-            folder = self._run / "tensorboard" / (f"seed-{seed}" if seed != "time" else "time")
+        lane = _lane(row) or "time"
+        if lane not in self._writers:
+            folder = self._run / "tensorboard" / lane
             purge = self._step + 1 if folder.exists() else None
-            self._writers[seed] = self._writer(str(folder), purge_step=purge)
+            self._writers[lane] = self._writer(str(folder), purge_step=purge)
         for tag, value in row.items():
             if tag not in _COLUMNS:
-                self._writers[seed].add_scalar(tag, value, row["step"])
+                self._writers[lane].add_scalar(tag, value, row["step"])
 
     def close(self) -> None:
         """Write out what is left."""
@@ -74,16 +75,22 @@ class Tracker:
             ) from error
         again = {"id": run} if library == "wandb" else {}  # so that a resumed run goes on in the same place
         self._library.init(project="cramerl", name=run, config=config, resume="allow", **again)
-        self._lanes = config["lanes"]
+        self._many = config["lanes"] > 1 or bool(config["learning_rates"] or config["mass_penalties"])
 
     def log(self, row: dict[str, Any]) -> None:
         """Send one line; with several lanes each has tags of its own."""
-        prefix = f"seed-{row['seed']}/" if self._lanes > 1 and "seed" in row else ""
+        lane = _lane(row)
+        prefix = f"{lane}/" if self._many and lane else ""
         self._library.log({prefix + k: v for k, v in row.items() if k != "step"}, step=row["step"])
 
     def close(self) -> None:
         """Send what is left."""
         self._library.finish()
+
+
+def _lane(row: dict[str, Any]) -> str:
+    """The name of a row's lane; nothing for a row of timing."""
+    return "_".join(f"{name}-{row[name]}" for name in _LANE if name in row)
 
 
 def require_loggers(config: TrainConfig) -> None:

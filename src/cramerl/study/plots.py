@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ from cramerl._files import write_whole
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), one per role.
 POSITIVE, NEGATIVE, TARGET, ACCENT = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+# An agent has the same colour in every figure.
+AGENT_COLOURS = {"s51": NEGATIVE, "u51": POSITIVE, "c51": TARGET, "dqn": ACCENT, "qr": "#E69F00", "hl_gauss": "#56B4E9"}
+OTHER_COLOUR = "#8C8C8C"
+INK, PAPER = "#1b1f24", "#ffffff"  # of figures on pages, where a dark page puts its own in their place
 
 
 def draw_signed_masses(ax: Any, atoms: Any, masses: Any, *, label: str | None = None) -> Any:
@@ -44,15 +49,66 @@ def draw_curves(ax: Any, steps: Any, returns: Any, labels: Any) -> Any:
     return ax
 
 
-def new_figure(columns: int, *, height: float = 3.6) -> tuple[Any, Any]:
-    """A figure of ``columns`` plain axes side by side, outside pyplot's global state."""
+def draw_band(ax: Any, x: Any, middle: Any, low: Any, high: Any, *, label: str, colour: str, style: Any = "-") -> Any:
+    """A line with its interval as a band; parts that are NaN stay empty."""
+    ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    ax.plot(x, middle, color=colour, linewidth=1.6, linestyle=style, label=label)
+    return ax
+
+
+def draw_points(ax: Any, x: Any, middle: Any, low: Any, high: Any, *, label: str, colour: str, style: Any = "-") -> Any:
+    """Points joined by a line, each with its interval."""
+    for at, bottom, top in zip(x, low, high, strict=True):
+        ax.plot([at, at], [bottom, top], color=colour, linewidth=3.0, alpha=0.35, solid_capstyle="butt")
+    ax.plot(x, middle, color=colour, linewidth=1.4, linestyle=style, marker="o", markersize=4, label=label)
+    return ax
+
+
+def draw_bars(ax: Any, labels: Any, estimates: Any, low: Any, high: Any, colours: Any) -> Any:
+    """Estimates below each other, each a mark in the bar of its interval."""
+    places = np.arange(len(labels))[::-1]
+    widths = np.nan_to_num(np.subtract(high, low))
+    ax.barh(places, widths, left=np.where(widths > 0, low, estimates), height=0.6, color=colours, alpha=0.45)
+    ax.vlines(estimates, places - 0.3, places + 0.3, color=colours, linewidth=2.2)
+    ax.set_yticks(places, labels)
+    ax.use_sticky_edges = False
+    ax.margins(x=0.08)
+    return ax
+
+
+def draw_levels(ax: Any, levels: Any, colours: Any) -> Any:
+    """Dotted lines across, at levels to compare with."""
+    for level, colour in zip(levels, colours, strict=True):
+        ax.axhline(level, color=colour, linewidth=1.0, linestyle=":")
+    return ax
+
+
+def new_figure(columns: int, *, rows: int = 1, height: float = 3.6, width: float = 5.0) -> tuple[Any, Any]:
+    """A figure of plain axes side by side, in rows of ``height`` inches, outside pyplot's global state."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5 * columns, height), layout="constrained")
-    axes = figure.subplots(1, columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns)
     for ax in np.ravel(axes):
         ax.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def page_style() -> AbstractContextManager[Any]:
+    """Words and axes in `INK`, on `PAPER`, while figures are made."""
+    import matplotlib as mpl
+
+    names = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    return mpl.rc_context({**dict.fromkeys(names, INK), "axes.facecolor": "none", "figure.facecolor": PAPER})
+
+
+def save_same(figure: Any, path: Path) -> Path:
+    """Write the figure so that the same numbers give the same bytes: no dates, no random names."""
+    import matplotlib as mpl
+
+    metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
+    with mpl.rc_context({"svg.hashsalt": "cramerl"}):
+        return write_whole(path, lambda temporary: figure.savefig(temporary, dpi=110, metadata=metadata))
 
 
 def save(figure: Any, path: Path) -> Path:

@@ -153,7 +153,7 @@ class _Figures:
     def left(self, status: Status) -> list[str]:
         """Time to the end, once it can be told."""
         speed, steps = self._speed(), status.steps - status.step
-        return [f"{_duration(steps / speed)} left"] if self._learning and speed and steps > 0 else []
+        return [f"{duration(steps / speed)} left"] if self._learning and speed and steps > 0 else []
 
     def _speed(self) -> float | None:
         if len(self._samples) < 2:
@@ -179,7 +179,8 @@ def _write_directly(stream: TextIO, message: str | None) -> None:
             os.write(stream.fileno(), f"\n{message}\n".encode(errors="replace"))
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds in words, in the unit that fits."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cramerl import __version__
 from cramerl._files import write_json
 from cramerl.study.config import TrainConfig
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from cramerl.deep.envs.base import EnvSpec
 
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
-CONFIG, SPEC, VERSIONS = "config.json", "environment.json", "versions.json"
+CONFIG, SPEC, VERSIONS, WEIGHTS = "config.json", "environment.json", "versions.json", "weights.json"
 _LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "gymnax", "ale-py", "gymnasium", "safetensors")
 
 
@@ -99,6 +101,15 @@ class RunFolder:
         """Add lines."""
         _append(self.path / METRICS, rows)
 
+    def describe_weights(self, step: int, lanes: list[dict[str, Any]], arrays: list[dict[str, np.ndarray]]) -> None:
+        """Write the shapes and each lane's norms of the final weights: enough to compare two runs."""
+        shapes = {_plain(name): "x".join(map(str, array.shape)) for name, array in arrays[0].items()}
+        norms = [
+            lane | {_plain(name): float(f"{np.linalg.norm(array):.7g}") for name, array in one.items()}
+            for lane, one in zip(lanes, arrays, strict=True)
+        ]
+        write_json(self.path / WEIGHTS, {"step": step, "shapes": shapes, "norms": norms})
+
     def append_timing(self, rows: list[dict[str, Any]]) -> None:
         """Add lines."""
         _append(self.path / TIMING, rows)
@@ -145,6 +156,11 @@ def versions() -> dict[str, Any]:
             continue
     device = jax.devices()[0]
     return found | {"device": f"{device.platform}: {device.device_kind}"}
+
+
+def _plain(name: str) -> str:
+    """``['conv1']['bias']`` -> ``conv1/bias``."""
+    return name.strip("[']").replace("']['", "/")
 
 
 def _append(file: Path, rows: list[dict[str, Any]]) -> None:

@@ -163,6 +163,7 @@ class _Trainer:
             while self.loop.block < self.total_blocks:
                 if not self._run_to_boundary(stop):
                     return self._paused()
+        self._describe_weights()
         return Run(self.folder.path, self.step, True, list(self.folder.metrics()))
 
     def restore(self) -> bool:
@@ -208,11 +209,11 @@ class _Trainer:
 
     def _log(self) -> None:
         totals = self.loop.take_totals()
-        rows = [_row(self, self.config.seed + lane, part) for lane, part in enumerate(totals)]
+        rows = [_row(self, lane, part) for lane, part in zip(self.config.lane_settings, totals, strict=True)]
         self._require_finite(totals)
         self._write(rows)
         now = time.perf_counter()
-        speed = (self.step - self._clock_step) * self.config.lanes / max(now - self._clock, 1e-9)
+        speed = (self.step - self._clock_step) * len(self.config.lane_settings) / max(now - self._clock, 1e-9)
         self._clock, self._clock_step, self._speed, self._last_row = now, self.step, speed, rows[0]
         timing = {
             "step": self.step,
@@ -298,6 +299,12 @@ class _Trainer:
             info, self._trees.flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity
         )
 
+    def _describe_weights(self) -> None:
+        lanes, arrays = self.config.lane_settings, self._trees.flatten(self.loop.all_params)
+        many = len(lanes) > 1
+        each = [{k: array[i] if many else array for k, array in arrays.items()} for i in range(len(lanes))]
+        self.folder.describe_weights(self.step, lanes, each)
+
     def _paused(self) -> Run:
         self._require_finite(self.loop.peek_totals())
         if self.config.checkpoints == "full" and self.loop.can_pause:
@@ -333,27 +340,32 @@ def _require_same(config: dict[str, Any], saved: dict[str, Any], folder: Path) -
             )
 
 
-def _row(trainer: _Trainer, seed: int, totals: Any) -> dict[str, Any]:
+def _row(trainer: _Trainer, lane: dict[str, Any], totals: Any) -> dict[str, Any]:
     """One line of the log."""
     step, schedule = trainer.step, trainer.loop.schedule
     row: dict[str, Any] = {
         "step": step,
         "frames": step * trainer.loop.spec.frames_per_step,
         "iteration": trainer.iteration,
-        "seed": seed,
+        **lane,
         "charts/episodes": int(totals.episodes),
-        "charts/epsilon": float(schedule.exploration(np.float32(step))),
+        "charts/epsilon": _short(schedule.exploration(np.float32(step))),
     }
     if totals.episodes:
-        row["charts/episodic_return"] = float(totals.returns / totals.episodes)
-        row["charts/episodic_length"] = float(totals.lengths / totals.episodes)
+        row["charts/episodic_return"] = _short(totals.returns / totals.episodes)
+        row["charts/episodic_length"] = _short(totals.lengths / totals.episodes)
     if totals.blocks:
         tags = {"losses/loss": "loss", "losses/q_values": "q_values"}
         tags |= {f"dist/{name}": name for name in ("mass", "negative_mass", "clipped_mass")}
-        values = {tag: float(getattr(totals.info, name) / totals.blocks) for tag, name in tags.items()}
+        values = {tag: _short(getattr(totals.info, name) / totals.blocks) for tag, name in tags.items()}
         row |= {tag: value for tag, value in values.items() if math.isfinite(value)}  # dqn and qr have no masses
         row["charts/updates"] = int(schedule.updates_before(trainer.loop.block))
     return row
+
+
+def _short(value: Any) -> float:
+    """In the digits single precision has, which keeps logs small."""
+    return float(str(np.float32(value)))
 
 
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:

@@ -1,0 +1,80 @@
+"""The command `cramerl report`: runs in, a page with figures and tables out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from cramerl.cli_agents import integer_from, require_library, show_progress
+
+REPORT_EXAMPLES = """\
+examples:
+  cramerl report runs                      everything that was trained so far
+  cramerl report results --out out/study   every study below a folder, each in its own section
+
+A folder that cramerl sweep made is one study; other runs belong together with those beside them.
+"""
+
+
+def add_report_command(commands: Any) -> None:
+    """Add report to the command line."""
+    report = commands.add_parser(
+        "report",
+        help="figures, tables and statistics of runs",
+        description="Learning curves, scores with 95 % bootstrap intervals, aggregates over games (IQM), performance "
+        "profiles,\ncomparisons of agents and sensitivity to what was tried. Writes report.html (one page, no network),"
+        "\ntables.md, figures/, scores.json (rliable's arrays) and dopamine/ (Dopamine's rows).",
+        epilog=REPORT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = report.add_argument
+    add("runs", nargs="+", type=Path, metavar="RUNS", help="folders of runs, or folders with such folders below them")
+    add("--out", type=Path, default=Path("out/report"), help="folder to write to (default: %(default)s)")
+    add(
+        "--share", type=_share, default=0.2, metavar="X", help="last share of the steps to score (default: %(default)s)"
+    )
+    add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="of the bootstrap (default: %(default)s)")
+    add("--evaluation", action="store_true", help="score evaluation episodes, not those of training")
+    add("--mix-protocols", action="store_true", help="show runs of different protocols beside each other, labelled")
+    add("--json", action="store_true", help="print the tables as JSON")
+    report.set_defaults(run=_report)
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number in (0, 1], got {text!r}")
+    return value
+
+
+def _report(options: argparse.Namespace) -> int:
+    require_library("matplotlib", "plot")
+    from cramerl.study.report import PAGE, make_report
+    from cramerl.study.report_page import to_text
+
+    sections = make_report(
+        options.runs,
+        options.out,
+        share=options.share,
+        seed=options.seed,
+        mix_protocols=options.mix_protocols,
+        scores="evaluation" if options.evaluation else "training",
+        tell=show_progress,
+    )
+    page = options.out / PAGE
+    if options.json:
+        studies = [
+            {"name": one.summary.title, "notes": one.notes, "tables": [table._asdict() for table in one.tables]}
+            for one in sections
+        ]
+        print(json.dumps({"page": str(page), "studies": studies}, indent=2))
+        return 0
+    print(to_text(sections, shutil.get_terminal_size((100, 24)).columns))
+    print(f"\nwrote {page}")
+    return 0

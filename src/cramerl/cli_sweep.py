@@ -1,0 +1,284 @@
+"""The command that trains many runs: sweep."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+
+from cramerl.cli_agents import add_setting_flags, integer_from, require_deep_libraries, setting_texts
+from cramerl.study.config import TrainConfig, parse_setting
+
+if TYPE_CHECKING:
+    from cramerl.study.sweep import Plan
+    from cramerl.study.sweep_choice import Choice
+    from cramerl.study.sweep_plan import Sweep
+    from cramerl.study.sweep_run import State
+
+_LEFT_OUT = ("agent", "env", "preset", "seed", "lanes")  # settings that a sweep gives otherwise
+_SINGULAR = {"learning_rates": "learning_rate", "mass_penalties": "mass_penalty"}
+
+DESCRIPTION = """\
+Train every agent in every environment with every seed, each combination of settings that have several values (commas
+between) included. In gymnax environments seeds, learning rates and mass penalties are lanes of one program; elsewhere
+every run is a process of its own. A program or run and its folder OUT/ENV/... are called a cell.
+
+The same command again does what is missing: finished cells are left alone, stopped ones resumed, and new seeds, agents,
+environments or values added beside them; a larger --steps makes cells longer. A setting that only some agents have is
+given to those.
+"""
+
+EXAMPLES = """\
+examples:
+  cramerl sweep runs/first --agents dqn,c51,s51 --envs Breakout-MinAtar --seeds 0-9
+  cramerl sweep runs/first --agents dqn,c51,s51 --envs Breakout-MinAtar --seeds 0-19   ten seeds more
+  cramerl sweep runs/atari --agents c51,s51 --envs pong,breakout --seeds 0 --jobs 2 --minutes 55
+  cramerl sweep runs/lambda --agents s51 --envs Asterix-MinAtar --seeds 0-4 --mass-penalties 0,0.25,1,10 \\
+      --normalisation after,before
+
+Choosing a learning rate, then reporting with other seeds:
+  cramerl sweep runs/rates --agents c51,s51 --envs Asterix-MinAtar --seeds 0-3 --learning-rates 1e-4,2.5e-4,5e-4
+  cramerl sweep runs/final --agents c51,s51 --envs Asterix-MinAtar --seeds 10-19 --best-of runs/rates
+
+Ctrl-C stops every run with a checkpoint; a second one stops at once. Exit status: 0 done or the minutes are over, 1 a
+run failed (the others are done all the same), 2 bad input, 130 stopped by Ctrl-C.
+"""
+
+
+def add_sweep_command(commands: Any) -> None:
+    """Add sweep to the command line."""
+    sweep = commands.add_parser(
+        "sweep",
+        help="train agents x environments x seeds, in pieces if need be",
+        usage="cramerl sweep OUT --agents LIST --envs LIST --seeds RANGE [--preset NAME] [--best-of FOLDER] [--jobs N] "
+        "[--minutes M] [--dry-run] [--SETTING VALUE[,VALUE ...] ...]",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = sweep.add_argument
+    add("out", type=Path, metavar="OUT", help="folder of the sweep, new or of an earlier one")
+    add("--agents", required=True, metavar="LIST", help="commas between, such as dqn,c51,s51,u51,qr,hl_gauss")
+    add("--envs", required=True, metavar="LIST", help="environments, commas between; names as of cramerl train")
+    add("--seeds", required=True, metavar="RANGE", help="such as 0-9 or 0,2,5-7")
+    add("--preset", metavar="NAME", help="settings to start from (default: fits each environment)")
+    add(
+        "--best-of",
+        type=Path,
+        metavar="FOLDER",
+        help="an earlier sweep: take, for each agent and environment, the settings it varied from its best variant, "
+        "by the mean over seeds of the return in the last fifth of the steps. Its seeds cannot be used again",
+    )
+    add(
+        "--jobs",
+        type=integer_from(1, 1024),
+        metavar="N",
+        help="cells at once, which share an accelerator's memory (default: 1 with an accelerator, else one per two "
+        "cores)",
+    )
+    add("--max-lanes", type=integer_from(1, 4096), default=4096, metavar="N", help="most lanes in one program")
+    add(
+        "--minutes",
+        type=_minutes,
+        metavar="M",
+        help="after so many begin nothing new and stop what runs with checkpoints; the same command goes on later",
+    )
+    add("--dry-run", action="store_true", help="print the commands that are left to do, and do nothing")
+    add_setting_flags(sweep, _LEFT_OUT)
+    sweep.set_defaults(run=_sweep, flags=list(sweep._option_string_actions))
+
+
+def _minutes(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"must be a number > 0, got {text!r}")
+    return value
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    require_deep_libraries()
+    started = time.monotonic()
+    sweep, choices = _asked(options)
+    for choice in choices:
+        from cramerl.study.sweep_choice import describe
+
+        print(describe(choice), file=sys.stderr)
+    plan = _plan(sweep, options.out)
+    _require_buildable(plan)  # before anything is written
+    if options.dry_run:
+        print(f"# {_counted(plan)}: {len(plan.done)} done, {len(plan.jobs)} to do")
+        for job in plan.jobs:
+            print(shlex.join(["cramerl", *job.arguments]))
+        return 0
+    from cramerl.study.sweep import locked, write_record
+
+    with _wishes() as wishes, locked(options.out) as lock:
+        plan = _plan(sweep, options.out)  # nobody else changes it from here on
+        chosen = [choice.to_json(options.best_of) for choice in choices]
+        record = (options.out, plan, sweep, _command(options), chosen)
+        write_record(*record, failed={})
+        deadline = None if options.minutes is None else started + 60 * options.minutes
+        state = _execute(options, plan, lock, wishes, deadline)
+        write_record(*record, failed=state.failed)
+    return _report(options, plan, state, wishes)
+
+
+def _asked(options: argparse.Namespace) -> tuple[Sweep, list[Choice]]:
+    """The sweep a command line asks for, and what an earlier one chose for it."""
+    from cramerl.study.presets import preset
+    from cramerl.study.sweep_plan import Sweep, parse_seeds
+
+    axes: dict[str, tuple[Any, ...]] = {}
+    changes: dict[str, Any] = {}
+    for name, text in setting_texts(options, _LEFT_OUT).items():
+        single = _SINGULAR.get(name, name)
+        if single in axes or single in changes:
+            several = next(several for several, one in _SINGULAR.items() if one == single)
+            raise ValueError(f"{single} and {several} must not both be given")
+        values = _values(single, text)
+        if len(values) > 1:
+            axes[single] = tuple(values)
+        else:
+            changes[single] = values[0]
+    agents, envs, seeds = _list(options.agents, "agents"), _list(options.envs, "envs"), parse_seeds(options.seeds)
+    for agent in agents:
+        preset(options.preset, agent, envs[0])  # a wrong name is refused before another folder is read
+    choices: list[Choice] = []
+    if options.best_of is not None:
+        from cramerl.study.sweep_choice import best_of
+
+        if options.best_of.resolve() == options.out.resolve():
+            raise ValueError(f"best-of must be another folder than OUT, got {options.best_of} for both")
+        choices = best_of(options.best_of, agents, envs, seeds)
+    chosen = {(choice.agent, choice.env): choice.settings for choice in choices}
+    for name in (*axes, *changes):
+        if any(name in settings for settings in chosen.values()):
+            raise ValueError(f"{name} is chosen by --best-of {options.best_of}, and cannot be given too")
+    return Sweep(agents, envs, seeds, axes, changes, options.preset, chosen, options.max_lanes), choices
+
+
+def _values(name: str, text: str) -> list[Any]:
+    """One value, or several with commas between where the setting itself is not such a list or a path."""
+    hint = get_type_hints(TrainConfig)[name]
+    if hint is str or get_origin(hint) is tuple:
+        return [parse_setting(name, text)]
+    values = [parse_setting(name, part.strip()) for part in text.split(",")]
+    for value in values:
+        if get_args(hint) and value not in get_args(hint):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")
+    return values
+
+
+def _list(text: str, name: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    if not all(words):
+        raise ValueError(f"{name} must be names with commas between, got {text!r}")
+    return words
+
+
+def _plan(sweep: Sweep, out: Path) -> Plan:
+    import jax
+
+    # This process only plans: the accelerator is for the runs.
+    jax.config.update("jax_platforms", "cpu")
+    from cramerl.study.building import env_family
+    from cramerl.study.sweep import make_plan
+
+    return make_plan(sweep, out, lambda env: env_family(env) == "native")
+
+
+def _require_buildable(plan: Plan) -> None:
+    """Refuse environments and settings of new cells that cannot be built."""
+    from cramerl.study.building import make_envs, make_learner
+
+    beginning = {job.folder for job in plan.jobs if job.fresh}
+    new = {(cell.config.agent, cell.config.env): cell.config for cell in plan.cells if cell.folder in beginning}
+    for config in new.values():
+        require_deep_libraries(config)
+        envs = make_envs(config, 1)
+        try:
+            make_learner(config, envs.spec)
+        finally:
+            envs.close()
+
+
+def _execute(options: argparse.Namespace, plan: Plan, lock: int, wishes: _Wishes, deadline: float | None) -> State:
+    from cramerl.study.sweep_display import sweep_display
+    from cramerl.study.sweep_run import LocalProcesses, default_slots, execute
+
+    slots = min(options.jobs or default_slots(len(plan.jobs)), max(1, len(plan.jobs)))
+    command = [sys.executable, "-m", "cramerl.cli_child"]
+    executor = LocalProcesses(options.out, command, slots, lock)
+    with sweep_display(sys.stderr, options.out, len(plan.done)) as watch:
+        return execute(plan.jobs, executor, slots, watch=watch, wish=lambda: wishes.count, deadline=deadline)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What was asked for, without what does not change it: processes at once, minutes."""
+    words = ["cramerl", "sweep", str(options.out), "--agents", options.agents, "--envs", options.envs]
+    words += ["--seeds", options.seeds]
+    for name in ("preset", "best_of"):
+        if getattr(options, name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    for name, text in setting_texts(options, _LEFT_OUT).items():
+        words += [f"--{name.replace('_', '-')}", text]
+    return shlex.join(words)
+
+
+def _report(options: argparse.Namespace, plan: Plan, state: State, wishes: _Wishes) -> int:
+    from cramerl.study.sweep_run import log_file
+
+    done = len(plan.done) + len(state.done)
+    parts = [f"{done} done" + (f" ({len(plan.done)} of them before)" if plan.done and state.done else "")]
+    parts += [f"{len(state.failed)} failed"] if state.failed else []
+    parts += [f"{len(state.left)} left"] if state.left else []
+    print(f"{_counted(plan)} in {options.out}: {', '.join(parts)}")
+    for folder, words in state.failed.items():
+        print(f"failed: {folder}: {words} (all it said: {log_file(options.out, folder)})")
+    if wishes.first is not None:
+        print("cramerl: stopped; the same command goes on", file=sys.stderr)
+        return 128 + wishes.first
+    if state.left:
+        over = f"stopped after {options.minutes:g} minutes" if options.minutes is not None else "stopped"
+        print(f"{over}; the same command goes on")
+    return 1 if state.failed else 0
+
+
+def _counted(plan: Plan) -> str:
+    return f"{len(plan.cells)} {'cell' if len(plan.cells) == 1 else 'cells'}"
+
+
+class _Wishes:
+    """Counts the signals that ask to stop."""
+
+    def __init__(self) -> None:
+        self.count, self.first = 0, None
+
+    def __call__(self, number: int, _: Any) -> None:
+        self.count += 1
+        self.first = self.first or number
+
+
+@contextmanager
+def _wishes() -> Iterator[_Wishes]:
+    """Signals are counted, not raised: children are stopped first. Those that are ignored (nohup) stay ignored."""
+    wishes, before = _Wishes(), {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            before[number] = signal.signal(number, wishes)
+    try:
+        yield wishes
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

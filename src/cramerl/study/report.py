@@ -1,0 +1,182 @@
+"""From the folders of runs to a report: a page, tables, figures, and scores for other tools."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cramerl._files import write_json, write_text
+from cramerl.study import plots
+from cramerl.study.curves import area_under_curve, read_curves
+from cramerl.study.exports import dopamine_rows, rliable_scores
+from cramerl.study.protocols import ScoreKind
+from cramerl.study.report_figures import Figure, make_figures
+from cramerl.study.report_page import GENERATOR, Picture, Section, to_html, to_markdown
+from cramerl.study.report_tables import make_tables
+from cramerl.study.summaries import SWEPT, Normalised, Summary, full_table, normalised, summarise
+
+PAGE, TABLES, SCORES, FIGURES, DOPAMINE = "report.html", "tables.md", "scores.json", "figures", "dopamine"
+
+
+def make_report(
+    paths: Iterable[str | Path],
+    out: Path,
+    *,
+    share: float = 0.2,
+    seed: int = 0,
+    mix_protocols: bool = False,
+    scores: ScoreKind = "training",
+    tell: Callable[[str], None] = lambda words: None,
+) -> list[Section]:
+    """Read runs and write a report of them, whole or not at all. The same runs give the same bytes.
+
+    Args:
+        paths: folders of runs, or folders with such folders below them.
+        out: a new or empty folder, or one with an earlier report, which is replaced.
+        share: of the steps at the end of a run that is scored.
+        seed: of the bootstrap.
+        mix_protocols: show runs of different protocols beside each other, in place of refusing them.
+        scores: "training", or "evaluation" for the episodes played at the end of iterations.
+        tell: is told what is being done.
+
+    Returns:
+        What the report says of each study.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share must be in (0, 1], got {share!r}")
+    out = Path(out)
+    _require_place(out)
+    tell("reading runs ...")
+    summaries = summarise(read_curves(paths, scores=scores), share=share, mix_protocols=mix_protocols)
+    building = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
+    building.mkdir(parents=True)
+    try:
+        sections = _write(summaries, building, seed, tell)
+        _put_in_place(building, out.resolve())
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+        tell("")
+    return sections
+
+
+def _require_place(out: Path) -> None:
+    """Only an earlier report may be replaced, and only if nothing else has been put there."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise ValueError(f"--out must be a folder, {out} is a file")
+    inside = {path.name for path in out.iterdir()}
+    page = out / PAGE
+    ours = page.is_file() and f'content="{GENERATOR}"' in page.read_text(encoding="utf-8", errors="replace")[:1000]
+    others = sorted(inside - {PAGE, TABLES, SCORES, FIGURES, DOPAMINE})
+    if inside and (not ours or others):
+        what = f"something else ({others[0]})" if others else "files that are not of a report"
+        raise ValueError(f"--out must be new, empty or an earlier report, {out} holds {what}")
+
+
+def _put_in_place(building: Path, out: Path) -> None:
+    old = building.with_name(building.name + "-old")
+    if out.exists():
+        out.rename(old)
+    try:
+        building.rename(out)
+    except OSError:
+        if old.exists():
+            old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write(summaries: Sequence[Summary], folder: Path, seed: int, tell: Callable[[str], None]) -> list[Section]:
+    sections, exports = [], []
+    names = _file_names(summaries)
+    for summary, name in zip(summaries, names, strict=True):
+        tell(f"{summary.title} ...")
+        scale, notes = normalised(summary) if summary.cells else (None, [])
+        with plots.page_style():
+            pictures = [_save(figure, folder / FIGURES, name) for figure in make_figures(summary, scale, seed)]
+        tables = make_tables(summary, scale, seed) if summary.cells else []
+        sections.append(Section(summary, [*summary.notes, *notes], tables, pictures))
+        exports.append(_export(summary, scale))
+        labels = _labels(summary)
+        chosen = [curve for cell in summary.cells.values() for curve in cell.curves]
+        for env, rows in dopamine_rows(chosen, labels).items():
+            write_json(folder / DOPAMINE / f"{name}{_file_name(env)}.json", rows)
+    write_json(folder / SCORES, {"made_by": GENERATOR, "bootstrap_seed": seed, "studies": exports})
+    write_text(folder / TABLES, to_markdown(sections))
+    write_text(folder / PAGE, to_html(sections))
+    return sections
+
+
+def _file_name(words: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", words).strip("-.") or "study"
+
+
+def _file_names(summaries: Sequence[Summary]) -> list[str]:
+    """What the files of each study begin with: nothing where there is one."""
+    if len(summaries) == 1:
+        return [""]
+    names = [_file_name(summary.title) for summary in summaries]
+    return [f"{name}-" if names.count(name) == 1 else f"{name}-{i}-" for i, name in enumerate(names)]
+
+
+def _save(figure: Figure, folder: Path, name: str) -> Picture:
+    svg = plots.save_same(figure.drawing, folder / f"{name}{figure.name}.svg")
+    plots.save_same(figure.drawing, folder / f"{name}{figure.name}.png")
+    return Picture(figure.name, figure.title, figure.caption, svg.read_text(encoding="utf-8"))
+
+
+def _labels(summary: Summary) -> dict[int, str]:
+    return {id(curve): cell.series.label for cell in summary.points for curve in cell.curves}
+
+
+def _export(summary: Summary, scale: Normalised | None) -> dict[str, Any]:
+    """Scores of a study as plain values: rliable's arrays, and every run by itself."""
+    content: dict[str, Any] = {
+        "name": summary.title,
+        "command": summary.study.command,
+        "score": f"mean return of the episodes in the last {summary.share:g} of the steps",
+        "protocol": {env: [one.sentence for one in summary.protocols[env]] for env in summary.games},
+        "runs": [row for cell in summary.points for row in _runs(cell)],
+    }
+    games, series = full_table(summary, summary.games)
+    if series:
+        chosen = [curve for one in series for env in games for curve in summary.cells[one, env].curves]
+        found = rliable_scores(chosen, share=summary.share, labels=_labels(summary))
+        content["rliable"] = {
+            "games": found.games,
+            "scores": _plain(found.scores),
+            "steps": _plain(found.steps),
+            "curves": _plain(found.curves),
+            "seeds": found.seeds,
+        }
+    if scale is not None:
+        parts = {one.label: [runs.tolist() for runs in scores] for one, scores in scale.scores.items()}
+        content["normalised"] = {"games": scale.games, "scale": scale.words, "scores_by_game": parts}
+    return content
+
+
+def _runs(cell: Any) -> list[dict[str, Any]]:
+    rows = []
+    for curve, score in zip(cell.curves, cell.scores, strict=True):
+        row = {"agent": cell.series.label, "game": cell.env, "seed": curve.seed, "score": float(score)}
+        row |= {"whole_run": area_under_curve(curve, cell.steps), "steps": cell.steps}
+        row |= {name: curve.learned_with[name] for name in SWEPT if name in curve.learned_with}
+        rows.append(row)
+    return rows
+
+
+def _plain(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Arrays as lists; JSON has no NaN, so what is not there is null."""
+    return {name: _without_nan(array.tolist()) for name, array in arrays.items()}
+
+
+def _without_nan(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_without_nan(value) for value in values]
+    return values if math.isfinite(values) else None

@@ -1,0 +1,219 @@
+"""The figures of a report: learning curves, aggregates, performance profiles, settings that were tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cramerl.study import plots
+from cramerl.study.anchors import Anchor, anchors_for, atari_game
+from cramerl.study.curves import on_grid
+from cramerl.study.report_tables import AGGREGATES, mean_interval, penalty_swept, share_in_words
+from cramerl.study.statistics import bootstrap_interval, mean_band, performance_profile
+from cramerl.study.summaries import Cell, Normalised, Series, Summary
+
+_POINTS = 60  # of a learning curve
+_COLUMNS = 3  # of panels
+_STYLES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))  # variants of one agent
+_SWEEP_MARK = "at its best for each value"
+
+
+class Figure(NamedTuple):
+    """A drawn figure with the words under it."""
+
+    name: str
+    title: str
+    caption: str
+    drawing: Any
+
+
+def make_figures(summary: Summary, scale: Normalised | None, seed: int) -> list[Figure]:
+    """The figures of a study that have something to show."""
+    if not summary.cells:
+        return []
+    figures = [_curves(summary, seed)]
+    if scale is not None:
+        figures += [_aggregates(summary, scale, seed), _profiles(summary, scale, seed)]
+    if summary.swept("learning_rate"):
+        figures.append(_rates(summary, seed))
+    if penalty_swept(summary):
+        figures.append(_penalties(summary, seed))
+    return figures
+
+
+def grid_edges(summary: Summary, env: str) -> NDArray[np.float64]:
+    """Edges, in steps, of the intervals over which curves of a game are averaged; no finer than the logs."""
+    steps = summary.steps[env]
+    cells = [cell for cell in summary.points if cell.env == env]
+    rows = min(int((curve.steps <= steps).sum()) for cell in cells for curve in cell.curves)
+    return np.linspace(0, steps, min(_POINTS, max(rows, 1)) + 1)
+
+
+def _colour(series: Series) -> str:
+    return plots.AGENT_COLOURS.get(series.agent, plots.OTHER_COLOUR)
+
+
+def _style(summary: Summary, series: Series) -> Any:
+    variants = [one for one in summary.series if one.agent == series.agent]
+    return _STYLES[variants.index(series) % len(_STYLES)]
+
+
+def _panels(summary: Summary) -> tuple[Any, list[Any]]:
+    """One panel per game, with its name above."""
+    columns = min(_COLUMNS, len(summary.games))
+    rows = math.ceil(len(summary.games) / columns)
+    figure, axes = plots.new_figure(columns, rows=rows, height=3.1, width=4.0 if columns > 1 else 5.5)
+    axes = list(np.ravel(axes))
+    for ax, env in zip(axes, summary.games, strict=False):
+        ax.set_title(env, fontsize=10)
+    for ax in axes[len(summary.games) :]:
+        ax.set_axis_off()
+    return figure, axes[: len(summary.games)]
+
+
+def _legend(figure: Any, axes: list[Any]) -> None:
+    """One legend below all panels, in the order of the series."""
+    entries: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if entries:
+        columns = min(len(entries), 6 if max(map(len, entries)) < 20 else 2)
+        figure.legend(
+            entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+        )
+
+
+def _curves(summary: Summary, seed: int) -> Figure:
+    figure, axes = _panels(summary)
+    atari, counts, cited = summary.family == "Atari", set(), []
+    for ax, env in zip(axes, summary.games, strict=True):
+        edges = grid_edges(summary, env)
+        for series in summary.series:
+            cell = summary.cells.get((series, env))
+            if cell is not None:
+                band = mean_band([on_grid(curve, edges) for curve in cell.curves], seed=seed)
+                frames = cell.curves[0].frames[-1] / cell.curves[0].steps[-1]
+                x = edges[1:] * (frames / 1e6 if atari else 1.0)
+                style = {"label": series.label, "colour": _colour(series), "style": _style(summary, series)}
+                plots.draw_band(ax, x, *band, **style)
+                counts.add(len(cell.scores))
+        ax.set(xlabel="million frames" if atari else "agent steps", ylabel="return")
+        cited += _references(ax, summary, env) if atari else []
+    _legend(figure, axes)
+    caption = f"Mean return of episodes over seeds, averaged over up to {_POINTS} stretches of equal length. "
+    caption += "One seed: no interval." if counts == {1} else "Bands: 95 % bootstrap intervals of the mean."
+    if counts != {1} and 1 in counts:
+        caption += " One seed, where there is none."
+    return Figure("curves", "Learning curves", " ".join([caption, *_cited(cited)]), figure)
+
+
+def _references(ax: Any, summary: Summary, env: str) -> list[tuple[Anchor, int]]:
+    """Published levels of the agents in a panel, at the nearest number of frames, with or without sticky actions."""
+    agents = {series.agent for series, game in summary.cells if game == env}
+    sticky = {protocol.sticky > 0 for protocol in summary.protocols[env]}
+    published = [one for one in anchors_for(atari_game(env)) if one.agent in agents and one.sticky in sticky]
+    found = [(one, one.nearest(4 * summary.steps[env])) for one in published]
+    low, high = ax.get_ylim()
+    top = high + 0.5 * (high - low)  # further away a level would press the curves flat
+    shown = [(one, one.scores[at]) for one, at in found if one.scores[at] <= top]
+    plots.draw_levels(ax, [level for _, level in shown], [plots.AGENT_COLOURS[one.agent] for one, _ in shown])
+    levels = [level for _, level in shown]
+    ax.set_ylim(min([low, *levels]), max([high, *(level + 0.04 * (high - low) for level in levels)]))
+    lines = [ax.get_xlabel()]
+    for agent in dict.fromkeys(one.agent for one, _ in found):
+        words = [f"{one.scores[at]:,g} {one.source} {at} M" for one, at in found if one.agent == agent]
+        lines.append(f"{agent}: {', '.join(words)}")
+    ax.set_xlabel("\n".join(lines), fontsize=8)
+    return found
+
+
+def _cited(found: list[tuple[Anchor, int]]) -> list[str]:
+    if not found:
+        return []
+    sources = dict.fromkeys(f"{one.source} at {at} M frames ({one.protocol})" for one, at in found)
+    words = f"Dotted, and below each panel: published training scores, {'; '.join(sources)}."
+    return [words + " Those far beyond the curves have no line."]
+
+
+def _aggregates(summary: Summary, scale: Normalised, seed: int) -> Figure:
+    figure, axes = plots.new_figure(len(AGGREGATES), height=0.9 + 0.34 * len(scale.scores), width=3.0)
+    for ax, (name, title) in zip(axes, AGGREGATES.items(), strict=True):
+        found = [bootstrap_interval(name, scores, seed=seed) for scores in scale.scores.values()]
+        labels = [series.label for series in scale.scores] if ax is axes[0] else [""] * len(found)
+        columns = np.array(found).T
+        plots.draw_bars(ax, labels, *columns, colours=[_colour(series) for series in scale.scores])
+        ax.set_title(title + (" (small is good)" if name == "optimality_gap" else ""), fontsize=10)
+    caption = f"Over {', '.join(scale.games)}; {scale.words}. Bars: 95 % stratified bootstrap intervals"
+    return Figure("aggregates", "Aggregate scores", caption + _missing(scale) + ".", figure)
+
+
+def _missing(scale: Normalised) -> str:
+    single = [series.label for series, scores in scale.scores.items() if any(len(runs) < 2 for runs in scores)]
+    return f"; one seed, so no interval: {', '.join(single)}" if single else ""
+
+
+def _profiles(summary: Summary, scale: Normalised, seed: int) -> Figure:
+    figure, ax = plots.new_figure(1, height=3.6, width=6.0)
+    values = np.concatenate([runs for scores in scale.scores.values() for runs in scores])
+    room = 0.02 * max(np.ptp(values), 1e-9)
+    thresholds = np.linspace(min(values.min() - room, 0.0), values.max() + room, 201)
+    for series, scores in scale.scores.items():
+        found = performance_profile(scores, thresholds, seed=seed)
+        style = {"label": series.label, "colour": _colour(series), "style": _style(summary, series)}
+        plots.draw_band(ax, found.thresholds, found.share, found.low, found.high, **style)
+    ax.set(xlabel="normalised score τ", ylabel="share of runs above τ", ylim=(-0.02, 1.02))
+    _legend(figure, [ax])
+    caption = f"Over {', '.join(scale.games)}; {scale.words}. Bands: pointwise 95 % bootstrap intervals"
+    return Figure("profiles", "Performance profiles", caption + _missing(scale) + ".", figure)
+
+
+def _rates(summary: Summary, seed: int) -> Figure:
+    figure, axes = _panels(summary)
+    for ax, env in zip(axes, summary.games, strict=True):
+        for series in summary.series:
+            found = summary.best_along(series, env, lambda cell: cell.setting("learning_rate"))
+            aside = 1.03 ** (summary.series.index(series) - len(summary.series) / 2)
+            found = [(value * aside, cell) for value, cell in found]  # so that intervals stand beside each other
+            _draw_tried(ax, found, seed, series.label, _colour(series), _style(summary, series))
+        ax.set(xscale="log", xlabel="learning rate", ylabel=f"score, last {share_in_words(summary.share)}")
+    _legend(figure, axes)
+    caption = f"Mean score over seeds with its 95 % bootstrap interval; whatever else was tried is {_SWEEP_MARK}."
+    return Figure("rates", "Sensitivity to the learning rate", caption, figure)
+
+
+def _penalties(summary: Summary, seed: int) -> Figure:
+    figure, axes = _panels(summary)
+    kinds = {"after": plots.NEGATIVE, "before": plots.POSITIVE}
+    for ax, env in zip(axes, summary.games, strict=True):
+        for series in (one for one in summary.series if one.agent == "s51"):
+            for kind, colour in kinds.items():
+                found = summary.best_along(series, env, _penalty_if(kind))
+                found = [(value, cell) for value, cell in found if value >= 0]
+                _draw_tried(ax, found, seed, f"{series.label}, {kind}", colour, _style(summary, series))
+        positive = [cell.penalty for cell in summary.points if cell.series.agent == "s51" and cell.penalty > 0]
+        ax.set_xscale("symlog", linthresh=min(positive, default=1.0))
+        ax.set(xlabel="lambda (orthonormal)", ylabel=f"score, last {share_in_words(summary.share)}")
+        ax.set_xlim(left=0 - 0.1 * min(positive, default=1.0))
+    _legend(figure, axes)
+    caption = (
+        "S51 by its mass penalty in the orthonormal convention (lambda on the total mass counts K times), normalised "
+        "after or before the backup. Mean over seeds with 95 % bootstrap intervals; whatever else was tried is "
+        f"{_SWEEP_MARK}."
+    )
+    return Figure("penalties", "Sensitivity of S51 to its mass penalty", caption, figure)
+
+
+def _penalty_if(kind: str) -> Callable[[Cell], float]:
+    """The penalty of cells of one normalisation; -1 for the others."""
+    return lambda cell: cell.penalty if cell.setting("normalisation") == kind else -1.0
+
+
+def _draw_tried(ax: Any, found: list[tuple[float, Cell]], seed: int, label: str, colour: str, style: Any) -> None:
+    if found:
+        columns = np.array([mean_interval(cell, seed) for _, cell in found]).T
+        plots.draw_points(ax, [value for value, _ in found], *columns, label=label, colour=colour, style=style)

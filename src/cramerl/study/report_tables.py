@@ -1,0 +1,234 @@
+"""The tables of a report, as words: scores, aggregates, comparisons, settings that were tried, diagnostics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cramerl.study.anchors import anchors_for, atari_game
+from cramerl.study.curves import Curve, area_under_curve, last_rows
+from cramerl.study.statistics import Interval, bootstrap_interval
+from cramerl.study.summaries import Cell, Normalised, Series, Summary
+
+AGGREGATES = {"iqm": "IQM", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
+_DIAGNOSTICS = {
+    "dist/mass": "mass",
+    "dist/negative_mass": "negative mass",
+    "dist/clipped_mass": "clipped mass",
+    "losses/loss": "loss",
+}
+
+
+class Table(NamedTuple):
+    """A table of words."""
+
+    name: str
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+def make_tables(summary: Summary, scale: Normalised | None, seed: int) -> list[Table]:
+    """The tables of a study that have something to say."""
+    tables = [_scores(summary, seed)]
+    if scale is not None:
+        tables.append(_aggregates(scale, seed))
+    tables.append(_comparisons(summary, scale, seed))
+    if summary.swept("learning_rate"):
+        tables.append(_rates(summary, seed))
+    if penalty_swept(summary):
+        tables.append(_penalties(summary, seed))
+    tables.append(_diagnostics(summary))
+    if summary.family == "Atari":
+        tables.append(_published(summary))
+    return [table for table in tables if table.rows]
+
+
+def penalty_swept(summary: Summary) -> bool:
+    """Whether several ways of S51's mass penalty were tried."""
+    return any(summary.swept(name) for name in ("mass_penalty", "mass_penalty_scale", "normalisation"))
+
+
+def share_in_words(share: float) -> str:
+    """The share of the steps that is scored."""
+    return "fifth" if share == 0.2 else "tenth" if share == 0.1 else f"{share:g}"
+
+
+def number(value: float, like: float | None = None) -> str:
+    """A number with the digits that its size, or that of another, calls for."""
+    if not math.isfinite(value):
+        return "–"
+    size = abs(value if like is None else like)
+    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3
+    text = f"{value:,.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.,") else text
+
+
+def interval(found: Interval) -> str:
+    """An estimate with its interval in brackets, or alone where there is none."""
+    text = number(found.estimate)
+    if not math.isfinite(found.low):
+        return text
+    return f"{text} [{number(found.low, found.estimate)}, {number(found.high, found.estimate)}]"
+
+
+def mean_interval(cell: Cell, seed: int) -> Interval:
+    """Mean score over seeds."""
+    return bootstrap_interval("mean", [cell.scores], seed=seed)
+
+
+def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
+    """Who is compared with whom: u51 with s51, everyone with dqn and with c51; variants with their like."""
+    wanted = [("u51", "s51")]
+    for other in ("dqn", "c51"):
+        wanted += [(one, other) for one in dict.fromkeys(s.agent for s in summary.series) if one not in ("dqn", other)]
+    for first, second in wanted:
+        others = [one for one in summary.series if one.agent == second]
+        for one in (one for one in summary.series if one.agent == first):
+            like = [other for other in others if other.variant == one.variant] or others
+            if len(like) == 1:
+                yield one, like[0]
+
+
+def _scores(summary: Summary, seed: int) -> Table:
+    tried = any(cell.tried > 1 for cell in summary.cells.values())
+    rows = []
+    for env in summary.games:
+        for series in summary.series:
+            cell = summary.cells.get((series, env))
+            if cell is None:
+                continue
+            whole = np.mean([area_under_curve(curve, cell.steps) for curve in cell.curves])
+            row = [env, series.label, interval(mean_interval(cell, seed)), number(float(whole))]
+            row += [str(len(cell.scores)), f"{cell.steps:,}", *([_setting_words(cell)] if tried else [])]
+            rows.append(row)
+    columns = ["game", "agent", f"last {share_in_words(summary.share)}", "whole run", "seeds", "steps"]
+    note = (
+        f"Mean return of the episodes that ended in the last {share_in_words(summary.share)} of the steps, mean over "
+        "seeds with its 95 % bootstrap interval (none with one seed); and the mean over the steps of the whole run."
+    )
+    return Table("scores", "Scores", columns + (["best setting"] if tried else []), rows, note)
+
+
+def _setting_words(cell: Cell) -> str:
+    words = f"learning_rate {cell.setting('learning_rate'):g}"
+    if cell.series.agent == "s51":
+        words += f", lambda {cell.penalty:g}, {cell.setting('normalisation')}"
+    return words + (f" (best of {cell.tried})" if cell.tried > 1 else "")
+
+
+def _aggregates(scale: Normalised, seed: int) -> Table:
+    rows = []
+    for series, scores in scale.scores.items():
+        found = [interval(bootstrap_interval(name, scores, seed=seed)) for name in AGGREGATES]
+        runs = sorted({len(runs) for runs in scores})
+        rows.append([series.label, *found, "–".join(map(str, dict.fromkeys((runs[0], runs[-1]))))])
+    note = (
+        f"Over {', '.join(scale.games)}; {scale.words}. 95 % stratified bootstrap intervals, the scale taken as exact; "
+        "none where a game has one seed. Smaller optimality gaps are better."
+    )
+    return Table("aggregates", "Aggregates", ["agent", *AGGREGATES.values(), "seeds per game"], rows, note)
+
+
+def _comparisons(summary: Summary, scale: Normalised | None, seed: int) -> Table:
+    rows = []
+    for first, second in pairs(summary):
+        words = f"{first.label} against {second.label}"
+        for env in summary.games:
+            ours, theirs = summary.cells.get((first, env)), summary.cells.get((second, env))
+            if ours is not None and theirs is not None:
+                rows.append([words, env, *_compared([ours.scores], [theirs.scores], seed)])
+        if scale is not None and len(scale.games) > 1 and first in scale.scores and second in scale.scores:
+            rows.append([words, "all, normalised", *_compared(scale.scores[first], scale.scores[second], seed)])
+    note = (
+        "Difference of mean scores, and the probability that a run of the first beats one of the second (ties count "
+        "one half), each with its 95 % bootstrap interval. A difference whose interval holds 0 is none that was shown."
+    )
+    return Table("comparisons", "Comparisons", ["agents", "game", "difference", "P(improvement)"], rows, note)
+
+
+def _compared(ours: list[NDArray[np.float64]], theirs: list[NDArray[np.float64]], seed: int) -> list[str]:
+    difference = bootstrap_interval("difference_of_means", ours, theirs, seed=seed)
+    if not math.isfinite(difference.low):
+        return [f"{number(difference.estimate)} (one seed: no interval)", "–"]
+    return [interval(difference), interval(bootstrap_interval("probability_of_improvement", ours, theirs, seed=seed))]
+
+
+def _rates(summary: Summary, seed: int) -> Table:
+    rows = []
+    for env in summary.games:
+        for series in summary.series:
+            found = summary.best_along(series, env, lambda cell: cell.setting("learning_rate"))
+            if len(found) > 1:
+                rate, best = max(found, key=lambda item: item[1].mean)
+                others = ", ".join(f"{value:g}: {number(cell.mean)}" for value, cell in found)
+                at_edge = "yes" if rate in (found[0][0], found[-1][0]) else "no"
+                rows.append([env, series.label, f"{rate:g}", interval(mean_interval(best, seed)), others, at_edge])
+    columns = ["game", "agent", "best rate", "score there", "score by rate", "at the edge"]
+    note = "Whatever else was tried is at its best for each rate. A best rate at the edge may not be the best there is."
+    return Table("rates", "Learning rates", columns, rows, note)
+
+
+def _penalties(summary: Summary, seed: int) -> Table:
+    rows = []
+    for env in summary.games:
+        for series in summary.series:
+            if series.agent != "s51":
+                continue
+            found = summary.best_along(series, env, lambda cell: (cell.setting("normalisation"), cell.penalty))
+            for (normalisation, penalty), cell in found if len(found) > 1 else []:
+                written = f"{cell.setting('mass_penalty'):g} ({cell.setting('mass_penalty_scale')})"
+                score = interval(mean_interval(cell, seed))
+                diagnostics = [_diagnostic(cell, name, summary.share) for name in ("dist/mass", "dist/negative_mass")]
+                rows.append([env, series.label, normalisation, f"{penalty:g}", written, score, *diagnostics])
+    columns = ["game", "agent", "normalisation", "lambda", "as given", "score", "mass", "negative mass"]
+    note = (
+        "Lambda in the orthonormal convention, (lambda / K) times the squared excess of mass; one given on the total "
+        "mass is K times as large there. Whatever else was tried is at its best for each."
+    )
+    return Table("penalties", "Mass penalty of S51", columns, rows, note)
+
+
+def _diagnostics(summary: Summary) -> Table:
+    there = [name for name in _DIAGNOSTICS if any(name in curve.metrics for curve in summary.curves)]
+    rows = [
+        [env, series.label, *(_diagnostic(summary.cells[series, env], name, summary.share) for name in there)]
+        for env in summary.games
+        for series in summary.series
+        if (series, env) in summary.cells
+    ]
+    note = f"Means over the last {share_in_words(summary.share)} of the steps and over seeds."
+    columns = ["game", "agent", *(_DIAGNOSTICS[name] for name in there)]
+    return Table("diagnostics", "Diagnostics", columns, rows if there else [], note)
+
+
+def _diagnostic(cell: Cell, name: str, share: float) -> str:
+    found = [_last_mean(curve, name, share, cell.steps) for curve in cell.curves]
+    found = [value for value in found if math.isfinite(value)]
+    return f"{np.mean(found):.4g}" if found else "–"
+
+
+def _last_mean(curve: Curve, name: str, share: float, steps: int) -> float:
+    values = curve.metrics.get(name, np.full(len(curve.steps), np.nan))
+    rows = last_rows(curve, share, steps) & np.isfinite(values)
+    return float(values[rows].mean()) if rows.any() else math.nan
+
+
+def _published(summary: Summary) -> Table:
+    millions = (25, 40, 50, 100, 200)
+    rows = []
+    for env in summary.games:
+        for one in anchors_for(atari_game(env)):
+            scores = [number(one.scores[at]) if at in one.scores else "" for at in millions]
+            rows.append([env, one.agent, one.source, one.protocol, *scores])
+    note = (
+        "Published training scores, to see whether ours are in a sane range: other codes under the same settings "
+        "differ by more than agents do. Agents are compared inside one code only."
+    )
+    columns = ["game", "agent", "source", "protocol", *(f"{at} M frames" for at in millions)]
+    return Table("published", "Published scores", columns, rows, note)

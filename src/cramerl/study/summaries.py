@@ -1,0 +1,329 @@
+"""From the curves of a study to its scores: which runs are compared, at how many steps, with which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cramerl.study.anchors import RANDOM_HUMAN, atari_game
+from cramerl.study.config import AGENTS
+from cramerl.study.curves import Curve, Study, common_steps, final_score
+from cramerl.study.protocols import Protocol
+from cramerl.study.statistics import normalise
+
+Array = NDArray[np.float64]
+# Settings whose values are tried out: tables take the best, figures show all.
+SWEPT = ("learning_rate", "mass_penalty", "mass_penalty_scale", "normalisation")
+
+
+class Series(NamedTuple):
+    """What goes by one name in tables and figures: an agent, and in words what sets it apart from its variants."""
+
+    agent: str
+    variant: str
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return f"{self.agent}, {self.variant}" if self.variant else self.agent
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Runs of one series on one game that differ in nothing but their seed.
+
+    Attributes:
+        series: whose they are.
+        env: the game.
+        curves: the runs that have a score.
+        scores: (runs,) their final scores.
+        steps: where they are taken to end.
+        tried: how many settings of this series and game were tried.
+    """
+
+    series: Series
+    env: str
+    curves: tuple[Curve, ...]
+    scores: Array
+    steps: int
+    tried: int
+
+    @property
+    def mean(self) -> float:
+        """Mean score over seeds."""
+        return float(self.scores.mean())
+
+    def setting(self, name: str) -> Any:
+        """A setting all its runs share."""
+        return self.curves[0].settings[name]
+
+    @property
+    def penalty(self) -> float:
+        """S51's lambda in the orthonormal convention: K times the number where it is on the total mass."""
+        total = self.setting("mass_penalty_scale") == "total"
+        return self.setting("mass_penalty") * (self.setting("num_atoms") if total else 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """The scores of one study.
+
+    Attributes:
+        study: its folder, name and command.
+        title: its name, with the family where a folder holds several.
+        family: "Atari", "MinAtar" or "other".
+        share: of the steps at the end of a run that is scored.
+        mixed: whether runs of several protocols may stand beside each other.
+        games: environments in order.
+        series: in order.
+        cells: the best setting of each (series, game) that has a score.
+        points: every setting of each.
+        steps: by game, where runs are taken to end.
+        protocols: by game, how it was played and scored.
+        notes: sentences on what is missing or was chosen.
+    """
+
+    study: Study
+    title: str
+    family: str
+    share: float
+    mixed: bool
+    games: list[str]
+    series: list[Series]
+    cells: dict[tuple[Series, str], Cell]
+    points: list[Cell]
+    steps: dict[str, int]
+    protocols: dict[str, list[Protocol]]
+    notes: list[str]
+
+    @property
+    def curves(self) -> list[Curve]:
+        """All runs that have a score."""
+        return [curve for cell in self.points for curve in cell.curves]
+
+    def swept(self, name: str) -> bool:
+        """Whether several values of a setting were tried for one series on one game."""
+        values: dict[Any, set[Any]] = {}
+        for cell in self.points:
+            if name == "learning_rate" or cell.series.agent == "s51":
+                values.setdefault((cell.series, cell.env), set()).add(cell.setting(name))
+        return any(len(found) > 1 for found in values.values())
+
+    def best_along(self, series: Series, env: str, key: Any) -> list[tuple[Any, Cell]]:
+        """For each value of ``key(cell)`` in order, the best cell of a series on a game."""
+        found: dict[Any, Cell] = {}
+        for cell in self.points:
+            if (cell.series, cell.env) == (series, env):
+                best = found.get(key(cell))
+                found[key(cell)] = cell if best is None or cell.mean > best.mean else best
+        return sorted(found.items(), key=lambda item: item[0])
+
+
+class Normalised(NamedTuple):
+    """Scores on one scale, for aggregates over games: by series one array of runs per game."""
+
+    games: list[str]
+    scores: dict[Series, list[Array]]
+    words: str
+
+
+def summarise(curves: Sequence[Curve], *, share: float = 0.2, mix_protocols: bool = False) -> list[Summary]:
+    """The scores of each study among the curves; a folder with several families of environments gives one for each.
+
+    Args:
+        curves: what `read_curves` returned.
+        share: of the steps at the end of a run that is scored.
+        mix_protocols: take runs of different protocols on one game as different series, in place of refusing them.
+    """
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault((str(curve.study.folder), curve.protocol.family), []).append(curve)
+    folders = [folder for folder, _ in groups]
+    made = []
+    for (folder, family), members in groups.items():
+        name = members[0].study.name
+        title = f"{name}: {family}" if folders.count(folder) > 1 else name
+        made.append(_summary(members, title, share, mix_protocols))
+    if not any(summary.cells for summary in made):
+        raise ValueError(f"RUNS must have an episode that ended in the last {share:g} of the steps, no run has one")
+    return sorted(made, key=lambda summary: summary.title)
+
+
+def normalised(summary: Summary) -> tuple[Normalised | None, list[str]]:
+    """Scores for aggregates, or None where there is no common scale; and what was left out, in sentences."""
+    games, words, notes = list(summary.games), "", []
+    if not summary.mixed and len({one for env in games for one in summary.protocols[env]}) > 1:
+        return None, ["There are no aggregates: games were played under different protocols (see --mix-protocols)."]
+    human = summary.family == "Atari" and all(atari_game(env) in RANDOM_HUMAN for env in games)
+    if human:
+        words = "human-normalised: 0 is random play, 1 a human tester, both measured with no-op starts"
+        scale = {env: RANDOM_HUMAN[atari_game(env)] for env in games}
+    else:
+        scale, words, notes = _reference_scale(summary)
+        games = list(scale)
+    chosen, series = full_table(summary, games)
+    if not series:
+        return None, [*notes, "There are no aggregates: no game is left on which scores have a common scale."]
+    left_games = [env for env in games if env not in chosen]
+    left = [one.label for one in summary.series if one not in series]
+    if left_games:
+        notes.append(f"Aggregates leave out {', '.join(left_games)}: not every agent shown there has played them.")
+    if left:
+        notes.append(f"Aggregates leave out {'; '.join(left)}: not all of {', '.join(chosen)} were played.")
+    scores = {one: [normalise(summary.cells[one, env].scores, *scale[env]) for env in chosen] for one in series}
+    return Normalised(chosen, scores, words), notes
+
+
+def full_table(summary: Summary, games: list[str]) -> tuple[list[str], list[Series]]:
+    """The games and series of the largest full table of scores."""
+    played = {one: frozenset(env for env in games if (one, env) in summary.cells) for one in summary.series}
+    options = {*played.values(), frozenset(games).intersection(*played.values())} - {frozenset()}
+
+    def size(option: frozenset[str]) -> tuple[int, int, list[str]]:
+        number = sum(option <= envs for envs in played.values())
+        return (number * len(option), number, sorted(option))
+
+    if not options:
+        return [], []
+    best = max(options, key=size)
+    return [env for env in games if env in best], [one for one in summary.series if best <= played[one]]
+
+
+def _reference_scale(summary: Summary) -> tuple[dict[str, tuple[float, float]], str, list[str]]:
+    """By game (0, mean score of DQN), or of the best agent if DQN has not played everything."""
+    dqn = Series("dqn", "")
+    has_dqn = all((dqn, env) in summary.cells for env in summary.games)
+    scale, notes = {}, []
+    for env in summary.games:
+        means = {one: cell.mean for (one, game), cell in summary.cells.items() if game == env}
+        reference = means[dqn] if has_dqn else max(means.values())
+        if reference > 0:
+            scale[env] = (0.0, reference)
+        else:
+            notes.append(f"Aggregates leave out {env}: the score to divide by, {reference:.4g}, is not positive.")
+    whose = "dqn" if has_dqn else "the best agent (dqn has not played them all)"
+    return scale, f"scores divided by the mean score of {whose} on the same game", notes
+
+
+def _summary(curves: list[Curve], title: str, share: float, mixed: bool) -> Summary:
+    study, family, notes = curves[0].study, curves[0].protocol.family, _note_empty(curves)
+    curves = [curve for curve in curves if curve.last_step]
+    games = sorted({curve.env for curve in curves})
+    by_game = {env: [curve for curve in curves if curve.env == env] for env in games}
+    protocols = {env: sorted({curve.protocol for curve in by_game[env]}) for env in games}
+    if not mixed:
+        for env, found in protocols.items():
+            _require_one_protocol(env, found, by_game[env])
+    steps = {env: common_steps(by_game[env]) for env in games}
+    notes += [note for env in games for note in _note_lengths(env, by_game[env])]
+    series_of = _series(curves, {curve.protocol for curve in curves} if mixed else set())
+    points, without = _cells(curves, series_of, steps, share)
+    notes += _note_without_score(without, share)
+    cells: dict[tuple[Series, str], Cell] = {}
+    for cell in points:
+        best = cells.get((cell.series, cell.env))
+        if best is None or cell.mean > best.mean:
+            cells[cell.series, cell.env] = cell
+    if any(cell.tried > 1 for cell in cells.values()):
+        notes.append(
+            "Several settings were tried of an agent on a game. Tables and curves show the best of them, chosen by "
+            "these very scores: a little too good. Runs with other seeds at the chosen setting say more."
+        )
+    single = sum(len(cell.scores) == 1 for cell in points)
+    if single:
+        notes.append(f"One seed: no interval. That is so for {single} of {len(points)} combinations of agent and game.")
+    series = sorted({cell.series for cell in points}, key=lambda one: (_place(one.agent), one.variant))
+    games = [env for env in games if any(cell.env == env for cell in points)]
+    return Summary(study, title, family, share, mixed, games, series, cells, points, steps, protocols, notes)
+
+
+def _place(agent: str) -> tuple[int, str]:
+    return (AGENTS.index(agent) if agent in AGENTS else len(AGENTS), agent)
+
+
+def _require_one_protocol(env: str, found: list[Protocol], curves: list[Curve]) -> None:
+    if len(found) == 1:
+        return
+    first, second = (next(curve for curve in curves if curve.protocol == one) for one in found[:2])
+    words = [f"{one.source.name} ({one.protocol.difference(found)})" for one in (first, second)]
+    raise ValueError(
+        f"runs on {env} in {first.study.name} must be of one protocol to be compared, got {' and '.join(words)}; "
+        "--mix-protocols shows them beside each other"
+    )
+
+
+def _series(curves: list[Curve], protocols: set[Protocol]) -> dict[int, Series]:
+    """The series of each curve, by its id: an agent is told apart by settings that differ for it on one game.
+
+    Protocols, where several are given, tell it apart too.
+    """
+    values: dict[tuple[str, str, str], set[str]] = {}
+    for curve in curves:
+        for name, value in curve.learned_with.items():
+            if name not in SWEPT:
+                values.setdefault((curve.agent, curve.env, name), set()).add(repr(value))
+    differ = {(agent, name) for (agent, _, name), found in values.items() if len(found) > 1}
+    series = {}
+    for curve in curves:
+        words = [f"{n} {_word(v)}" for n, v in curve.learned_with.items() if (curve.agent, n) in differ]
+        words += [curve.protocol.difference(protocols)] if len(protocols) > 1 else []
+        series[id(curve)] = Series(curve.agent, ", ".join(words))
+    return series
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "-".join(map(str, value)) if isinstance(value, tuple) else str(value) or "none"
+
+
+def _cells(
+    curves: list[Curve], series_of: dict[int, Series], steps: dict[str, int], share: float
+) -> tuple[list[Cell], list[Curve]]:
+    """The runs by series, game and swept settings, and those without a score."""
+    groups: dict[tuple[Any, ...], list[Curve]] = {}
+    for curve in curves:
+        swept = tuple(curve.learned_with.get(name) for name in SWEPT)
+        groups.setdefault((series_of[id(curve)], curve.env, swept), []).append(curve)
+    cells, without = [], []
+    for (series, env, _), members in groups.items():
+        scores = np.array([final_score(curve, share, steps[env]) for curve in members])
+        there = np.isfinite(scores)
+        without += [curve for curve, ok in zip(members, there, strict=True) if not ok]
+        if there.any():
+            kept = tuple(curve for curve, ok in zip(members, there, strict=True) if ok)
+            tried = sum(key[:2] == (series, env) for key in groups)
+            cells.append(Cell(series, env, kept, scores[there], steps[env], tried))
+    return cells, without
+
+
+def _note_empty(curves: Iterable[Curve]) -> list[str]:
+    empty = [f"{curve.source.name}, seed {curve.seed}" for curve in curves if not curve.last_step]
+    return [f"Left out, for their logs have no such rows: {_some(empty)}."] if empty else []
+
+
+def _note_lengths(env: str, curves: list[Curve]) -> list[str]:
+    lengths = [curve.last_step for curve in curves]
+    if max(lengths) <= 1.01 * min(lengths):
+        return []
+    shortest = curves[int(np.argmin(lengths))]
+    return [
+        f"{env}: runs have {min(lengths):,} to {max(lengths):,} steps, so all are scored at {min(lengths):,}, where "
+        f"the shortest ends ({shortest.source.name}, seed {shortest.seed})."
+    ]
+
+
+def _note_without_score(curves: list[Curve], share: float) -> list[str]:
+    names = [f"{curve.agent} on {curve.env}, seed {curve.seed}" for curve in curves]
+    return [f"No score, for no episode ended in the last {share:g} of the steps: {_some(names)}."] if names else []
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(names[:most]) + more

@@ -1,0 +1,391 @@
+"""`cramerl report`, as its user meets it: what is written, said and refused."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from study_runs import change_config, write_rows, write_run
+
+from cramerl.study.curves import final_score, read_curves
+from cramerl.study.report import make_report
+from cramerl.study.report_page import to_text
+from cramerl.study.report_tables import interval, number
+from cramerl.study.statistics import Interval, bootstrap_interval, iqm
+from cramerl.study.summaries import Series, normalised, summarise
+
+GAMES = ("Asterix-MinAtar", "Breakout-MinAtar")
+LEVELS = {"dqn": 10.0, "c51": 11.0, "s51": 8.0, "u51": 12.0}
+
+
+def report(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cramerl.cli", "report", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def tables(sections, study=0):
+    return {table.name: table for table in sections[study].tables}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Four agents, two games, three seeds; and a sweep over learning rates and penalties beside it."""
+    root = tmp_path_factory.mktemp("results")
+    for env in GAMES:
+        for agent, level in LEVELS.items():
+            write_run(root / "main" / f"{env}-{agent}", agent, env, level=level, lanes=3)
+            write_run(root / "rates" / f"{env}-{agent}", agent, env, level=level, lanes=2, learning_rates=(1e-4, 5e-4))
+        for scale in ("orthonormal", "total"):
+            for kind in ("after", "before"):
+                settings = {
+                    "mass_penalty_scale": scale,
+                    "normalisation": kind,
+                    "mass_penalties": (1.0, 10.0),
+                    "lanes": 2,
+                }
+                write_run(root / "lambda" / f"{env}-{scale}-{kind}", "s51", env, **settings)
+    (root / "main" / "sweep.json").write_text('{"command": "cramerl sweep <all>"}')
+    return root
+
+
+@pytest.fixture(scope="module")
+def written(study, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "report"
+    return report(study, "--out", out), out
+
+
+def test_what_is_written_and_said(written, study):
+    result, out = written
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert f"wrote {out / 'report.html'}" in result.stdout
+    for word in ("main", "lambda", "rates", "u51", "IQM", "note: Several settings were tried"):
+        assert word in result.stdout
+    names = set(files(out))
+    assert {"report.html", "tables.md", "scores.json", "dopamine/main-Asterix-MinAtar.json"} <= names
+    for name in ("main-curves", "main-aggregates", "main-profiles", "rates-rates", "lambda-penalties"):
+        assert {f"figures/{name}.svg", f"figures/{name}.png"} <= names
+    assert "figures/main-rates.svg" not in names
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_the_page_is_one_file_without_network(written):
+    page = (written[1] / "report.html").read_text()
+    ids: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            found = dict(attrs)
+            ids.extend([found["id"]] if "id" in found else [])
+            assert tag not in ("script", "img", "link", "iframe", "object")
+            for name in ("src", "href", "xlink:href"):
+                assert found.get(name, "#").startswith("#")
+
+    Reader().feed(page)
+    assert len(ids) == len(set(ids))
+    assert page.count("<svg") == 3 + 4 + 4
+    assert "prefers-color-scheme: dark" in page
+    assert "currentColor" in page
+    assert "cramerl sweep &lt;all&gt;" in page
+    assert str(written[1].parent) not in page
+    for target in re.findall(r'(?:href="#|url\(#)([^")]+)', page):
+        assert target in ids
+
+
+def test_the_same_runs_give_the_same_bytes(written, study, tmp_path):
+    again = tmp_path / "again"
+    make_report([study], again)  # another process than the first
+    before = files(written[1])
+    assert files(again) == before
+    make_report([study], again, seed=1)  # in place of the earlier one
+    assert files(again).keys() == before.keys()
+    assert (again / "tables.md").read_bytes() != before["tables.md"]
+
+
+def test_scores_are_those_of_the_curves(written, study):
+    content = json.loads((written[1] / "scores.json").read_text())
+    main = next(one for one in content["studies"] if one["name"] == "main")
+    assert main["rliable"]["games"] == list(GAMES)
+    curves = read_curves([study / "main"])
+    for agent in LEVELS:
+        expected = np.array([[final_score(c) for c in curves if (c.agent, c.env) == (agent, env)] for env in GAMES]).T
+        assert np.array(main["rliable"]["scores"][agent]) == pytest.approx(expected)
+        assert np.array(main["rliable"]["curves"][agent]).shape == (3, 2, 20)
+    assert len(main["runs"]) == 24
+    (summary,) = summarise(curves)
+    cell = summary.cells[Series("u51", ""), GAMES[0]]
+    text = (written[1] / "tables.md").read_text()
+    assert f"| {GAMES[0]} | u51 | {interval(bootstrap_interval('mean', cell.scores))} |" in text
+    rows = json.loads((written[1] / "dopamine" / "main-Asterix-MinAtar.json").read_text())
+    assert len(rows) == 4 * 3 * 2
+    assert set(rows[0]) == {"Iteration", "Value", "Agent"}
+
+
+def test_aggregates_are_divided_by_dqn(study):
+    (summary,) = summarise(read_curves([study / "main"]))
+    scale, notes = normalised(summary)
+    assert notes == []
+    assert scale.words == "scores divided by the mean score of dqn on the same game"
+    dqn = {env: summary.cells[Series("dqn", ""), env].mean for env in GAMES}
+    ours = [summary.cells[Series("u51", ""), env].scores / dqn[env] for env in GAMES]
+    assert iqm(scale.scores[Series("u51", "")]) == pytest.approx(iqm(ours))
+
+
+def test_without_dqn_the_best_agent_is_the_measure(study):
+    (summary,) = summarise([curve for curve in read_curves([study / "main"]) if curve.agent != "dqn"])
+    scale, _ = normalised(summary)
+    assert "of the best agent (dqn has not played them all)" in scale.words
+    assert np.mean(scale.scores[Series("u51", "")][0]) == pytest.approx(1.0)
+
+
+def test_comparisons_are_those_that_were_asked_for(study, tmp_path):
+    found = tables(make_report([study / "main"], tmp_path / "out"))["comparisons"].rows
+    pairs = list(dict.fromkeys(row[0] for row in found))
+    words = ["u51 against s51", "c51 against dqn", "s51 against dqn", "u51 against dqn", "s51 against c51"]
+    assert pairs == [*words, "u51 against c51"]
+    assert [row[1] for row in found[:3]] == [*GAMES, "all, normalised"]
+    assert found[0][3] == "1.00 [1.00, 1.00]"
+
+
+def test_the_best_setting_is_chosen_and_said(study, tmp_path):
+    sections = make_report([study / "rates"], tmp_path / "out")
+    found = tables(sections)
+    assert all(row[2] == "0.0005" and row[-1] == "yes" for row in found["rates"].rows)
+    assert len(found["rates"].rows) == 8
+    assert found["scores"].rows[0][-1] == "learning_rate 0.0005 (best of 2)"
+    assert any("chosen by these very scores" in note for note in sections[0].notes)
+    assert {"figures/rates.svg", "figures/curves.svg"} <= set(files(tmp_path / "out"))
+    assert "dopamine/Asterix-MinAtar.json" in files(tmp_path / "out")
+
+
+def test_each_rate_is_shown_with_the_best_of_what_else_was_tried(tmp_path):
+    for kind, level in (("after", 10.0), ("before", 5.0)):
+        write_run(tmp_path / "runs" / kind, level=level, normalisation=kind, learning_rates=(1e-4, 5e-4), lanes=2)
+    (summary,) = summarise(read_curves([tmp_path / "runs"]))
+    found = summary.best_along(Series("s51", ""), "Breakout-MinAtar", lambda cell: cell.setting("learning_rate"))
+    assert [value for value, _ in found] == [1e-4, 5e-4]
+    assert all(cell.setting("normalisation") == "after" and cell.tried == 4 for _, cell in found)
+    best = summary.cells[Series("s51", ""), "Breakout-MinAtar"]
+    assert (best.setting("learning_rate"), best.setting("normalisation")) == (5e-4, "after")
+
+
+def test_penalties_are_put_on_one_scale(study, tmp_path):
+    found = tables(make_report([study / "lambda"], tmp_path / "out"))["penalties"].rows
+    ours = [(row[2], row[3], row[4]) for row in found if row[0] == GAMES[0]]
+    assert ours == [
+        (kind, *words)
+        for kind in ("after", "before")
+        for words in (
+            ("1", "1 (orthonormal)"),
+            ("10", "10 (orthonormal)"),
+            ("51", "1 (total)"),
+            ("510", "10 (total)"),
+        )
+    ]
+
+
+def test_atari_has_published_scores_beside_it(tmp_path):
+    for env in ("pong", "asterix"):
+        for agent in ("c51", "dqn"):
+            write_run(tmp_path / "runs" / f"{agent}-{env}", agent, env, level=15.0)
+    sections = make_report([tmp_path / "runs"], tmp_path / "out")
+    found = tables(sections)
+    assert ["pong", "c51", "CleanRL", "not sticky", "", "19.50", "", "", ""] in found["published"].rows
+    caption = sections[0].pictures[0].caption
+    assert "One seed: no interval." in caption
+    assert "DQN Zoo at 50 M frames (not sticky)" in caption
+    assert "Dopamine" not in caption
+    assert "human-normalised" in found["aggregates"].note
+    assert found["comparisons"].rows[0][2:] == [f"{number(0.0)} (one seed: no interval)", "–"]
+    score = final_score(read_curves([tmp_path / "runs" / "c51-pong"])[0])
+    (summary,) = summarise(read_curves([tmp_path / "runs"]))
+    scale, _ = normalised(summary)
+    assert scale.scores[Series("c51", "")][1] == pytest.approx([(score + 20.7) / (14.6 + 20.7)])
+    assert found["scores"].rows[0][2] == number(summary.cells[Series("dqn", ""), "asterix"].mean)
+
+
+def test_protocols_are_not_mixed_without_a_word(tmp_path):
+    write_run(tmp_path / "runs" / "plain", "c51", "pong")
+    write_run(tmp_path / "runs" / "sticky", "c51", "pong", sticky=0.25, seed=1)
+    result = report(tmp_path / "runs", "--out", tmp_path / "out")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "cramerl: runs on pong in runs must be of one protocol to be compared, got plain (not sticky) and sticky "
+        "(sticky 0.25); --mix-protocols shows them beside each other\n"
+    )
+    assert not (tmp_path / "out").exists()
+    result = report(tmp_path / "runs", "--out", tmp_path / "out", "--mix-protocols", "--json")
+    assert result.returncode == 0, result.stderr
+    (found,) = json.loads(result.stdout)["studies"]
+    assert [row[1] for row in found["tables"][0]["rows"]] == ["c51, not sticky", "c51, sticky 0.25"]
+
+
+def test_games_of_different_protocols_have_no_aggregates(tmp_path):
+    write_run(tmp_path / "runs" / "a", "c51", "pong", exploration_final=0.01)
+    write_run(tmp_path / "runs" / "b", "c51", "asterix")
+    sections = make_report([tmp_path / "runs"], tmp_path / "out")
+    assert "aggregates" not in tables(sections)
+    assert any("games were played under different protocols" in note for note in sections[0].notes)
+
+
+def test_families_in_one_folder_are_sections_of_their_own(tmp_path):
+    for env in ("pong", "Breakout-MinAtar", "CartPole-v1"):
+        write_run(tmp_path / "runs" / env, "c51", env)
+    sections = make_report([tmp_path / "runs"], tmp_path / "out")
+    assert [one.summary.title for one in sections] == ["runs: Atari", "runs: MinAtar", "runs: other"]
+
+
+def test_runs_of_different_lengths_are_compared_where_the_shortest_ends(tmp_path):
+    long = write_run(tmp_path / "runs" / "long", "c51", steps=2000, rows=20, seed=0)
+    write_run(tmp_path / "runs" / "short", "dqn", steps=500, rows=5)
+    sections = make_report([tmp_path / "runs"], tmp_path / "out")
+    rows = tables(sections)["scores"].rows
+    assert [row[5] for row in rows] == ["500", "500"]
+    (curve,) = read_curves([long])
+    assert rows[1][:3] == ["Breakout-MinAtar", "c51", number(final_score(curve, steps=500))]
+    assert any("all are scored at 500, where the shortest ends (short, seed 0)" in note for note in sections[0].notes)
+
+
+def test_variants_of_an_agent_have_names(tmp_path):
+    write_run(tmp_path / "runs" / "a", "u51", lanes=2)
+    write_run(tmp_path / "runs" / "b", "u51", lanes=2, n_step=3, double_q=True)
+    write_run(tmp_path / "runs" / "c", "s51", lanes=2)
+    rows = tables(make_report([tmp_path / "runs"], tmp_path / "out"))["scores"].rows
+    assert [row[1] for row in rows] == ["s51", "u51, double_q off, n_step 1", "u51, double_q on, n_step 3"]
+
+
+def test_what_has_no_score_is_said(tmp_path):
+    write_run(tmp_path / "runs" / "good", "c51", lanes=2)
+    empty = write_run(tmp_path / "runs" / "empty", "s51")
+    (empty / "metrics.jsonl").write_text('{"step": 5')
+    silent = write_run(tmp_path / "runs" / "silent", "u51")
+    write_rows(silent, [{"step": step, "frames": step, "seed": 0, "charts/episodes": 0} for step in (500, 1000)])
+    result = report(tmp_path / "runs", "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert "Left out, for their logs have no such rows: empty, seed 0." in result.stdout
+    assert "no episode ended in the last 0.2 of the steps: u51 on Breakout-MinAtar, seed 0." in result.stdout
+    (tmp_path / "runs" / "good" / "metrics.jsonl").unlink()
+    result = report(tmp_path / "runs", "--out", tmp_path / "out")
+    assert result.returncode == 2
+    assert "RUNS must have an episode that ended in the last 0.2 of the steps" in result.stderr
+    assert (tmp_path / "out" / "report.html").exists()  # the earlier one
+
+
+def test_unequal_seeds_and_missing_games(tmp_path):
+    write_run(tmp_path / "runs" / "a", "dqn", GAMES[0], lanes=4)
+    write_run(tmp_path / "runs" / "b", "dqn", GAMES[1], lanes=2)
+    write_run(tmp_path / "runs" / "c", "c51", GAMES[0], lanes=3)
+    write_run(tmp_path / "runs" / "d", "c51", GAMES[1], lanes=2)
+    write_run(tmp_path / "runs" / "e", "s51", GAMES[0], lanes=1)
+    sections = make_report([tmp_path / "runs"], tmp_path / "out")
+    found = tables(sections)
+    assert [row[0] for row in found["aggregates"].rows] == ["dqn", "c51"]
+    assert [row[-1] for row in found["aggregates"].rows] == ["2–4", "2–3"]
+    assert f"Aggregates leave out s51: not all of {', '.join(GAMES)} were played." in sections[0].notes
+    content = json.loads((tmp_path / "out" / "scores.json").read_text())["studies"][0]
+    assert np.shape(content["rliable"]["scores"]["dqn"]) == (2, 2)
+
+
+@pytest.mark.parametrize("level", [-5.0, 0.0])
+def test_scores_that_cannot_be_divided_by(level, tmp_path):
+    for agent in ("dqn", "c51"):
+        write_run(tmp_path / "runs" / agent, agent, "Pong-misc", level=level, lanes=2)
+    sections = make_report([tmp_path / "runs"], tmp_path / "out")
+    assert "aggregates" not in tables(sections)
+    assert any(
+        note.startswith("Aggregates leave out Pong-misc: the score to divide by, ") for note in sections[0].notes
+    )
+
+
+def test_evaluation_scores(tmp_path):
+    run = write_run(tmp_path / "runs" / "a", "dqn")
+    row = {"step": 1000, "frames": 1000, "seed": 0, "iteration": 0, "eval/episodic_return": 42.0, "eval/episodes": 5}
+    with (run / "metrics.jsonl").open("a") as log:
+        log.write(json.dumps(row) + "\n")
+    result = report(run, "--out", tmp_path / "out", "--evaluation", "--json")
+    (found,) = json.loads(result.stdout)["studies"]
+    assert found["tables"][0]["rows"][0][2] == "42.00"
+
+
+def test_folders_of_others_are_left_alone(study, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    make_report([study / "main"], mine)  # an empty folder will do
+    (mine / "notes.txt").write_text("mine")
+    with pytest.raises(
+        ValueError, match=r"--out must be new, empty or an earlier report, .* something else \(notes.txt\)"
+    ):
+        make_report([study / "main"], mine)
+    (mine / "notes.txt").unlink()
+    (mine / "report.html").write_text("mine too")
+    with pytest.raises(ValueError, match="holds files that are not of a report"):
+        make_report([study / "main"], mine)
+    with pytest.raises(ValueError, match=r"--out must be a folder, .* is a file"):
+        make_report([study / "main"], mine / "report.html")
+    assert (mine / "report.html").read_text() == "mine too"
+
+
+def test_a_report_that_fails_leaves_the_old_one(study, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    make_report([study / "main"], out)
+    before = files(out)
+    monkeypatch.setattr("cramerl.study.report.to_html", lambda sections: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        make_report([study / "rates"], out)
+    assert files(out) == before
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "RUNS must be folders, nowhere is not there"),
+        (["nowhere", "--share", "0"], "must be a number in (0, 1], got '0'"),
+        (["nowhere", "--share", "x"], "must be a number in (0, 1], got 'x'"),
+        (["nowhere", "--seed", "-1"], "must be an integer >= 0"),
+        ([], "required: RUNS"),
+    ],
+)
+def test_bad_command_lines(arguments, words):
+    result = report(*arguments)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_settings_of_later_versions_do_not_matter(tmp_path):
+    run = write_run(tmp_path / "runs" / "a", "dqn")
+    change_config(run, a_setting_to_come=[1, {"x": 2}], learning_rates=None)
+    assert len(make_report([run], tmp_path / "out")) == 1
+
+
+def test_the_terminal_gets_lines_that_fit(study, tmp_path):
+    sections = make_report([study / "main"], tmp_path / "out")
+    for width in (40, 200):
+        lines = to_text(sections, width).splitlines()
+        assert max(map(len, lines)) <= max(width, 32)
+    assert sum(line.strip().startswith("u51") for line in to_text(sections, 200).splitlines()) == 1
+
+
+def test_numbers_in_words():
+    assert [number(x) for x in (0.12345, 1.2345, 123.45, 12345.6, -0.0001, float("nan"))] == [
+        *("0.123", "1.23", "123.5", "12,346", "0.000", "–")
+    ]
+    assert interval(Interval(1234.5, 1.0, 2000.0)) == "1,234 [1, 2,000]"
+    assert interval(Interval(1.0, float("nan"), float("nan"))) == "1.00"
+
+
+def test_the_first_results_can_be_reported(tmp_path):
+    results = Path(__file__).parents[1] / "results" / "pong-first"
+    if not results.is_dir():
+        pytest.skip("there are no results in this copy")
+    rows = tables(make_report([results], tmp_path / "out"))["scores"].rows
+    assert [(row[1], row[2]) for row in rows] == [("c51", "-16.48"), ("u51", "8.40")]
