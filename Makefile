@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready-$(EXTRAS)
 OUT    ?= out/demo
 TRAIN_STEPS ?= 150000
 
-.PHONY: help setup test test-all demo lint format bench docs clean
+.PHONY: help setup test test-all browser demo lint format bench study docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,11 @@ test: $(READY)  ## run the test suite
 test-all: $(READY)  ## run every test, the slow ones and those for an accelerator too
 	$(BIN)/python -m pytest -n auto
 
+browser:  ## a Chromium for the tests of pages, from Debian's packages (without one they are skipped)
+	@command -v chromium > /dev/null && command -v chromedriver > /dev/null \
+	  || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium chromium-driver; } > /dev/null 2>&1 \
+	  || echo "no Chromium could be installed: the tests of pages will be skipped"
+
 demo: $(VENV)/.ready-all  ## see what it does, at the size of a laptop, in a few minutes; writes out/demo/
 	$(BIN)/cramerl demo --out $(OUT) --train-steps $(TRAIN_STEPS)
 
@@ -42,6 +47,9 @@ bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/deep.py
+
+study: $(READY)  ## figures and tables of docs/study.md, from results/
+	$(BIN)/cramerl report results --out docs/study
 
 docs: $(READY)  ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build

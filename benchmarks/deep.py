@@ -54,6 +54,7 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
     import jax
     import numpy as np
 
+    from cramerl.deep import replay as replays
     from cramerl.study import building
     from cramerl.study.presets import preset
 
@@ -73,7 +74,10 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
     loop.take_totals()
     total = time.perf_counter() - began
     rate = blocks * loop.schedule.steps_per_block / total
-    batches = loop._read(loop.replay, loop._draw(loop.replay, np.int32(loop.block), np.int32(loop.row)))
+    drawn = jax.jit(replays.part_of, static_argnums=2)(
+        loop._draw(loop.replay, np.int32(loop.block), np.int32(loop.row)), 0, loop._updates_per_call
+    )
+    batches = jax.jit(replays.read_batch)(loop.replay, drawn)
     state, nothing = loop.state, loop._learned
     jax.block_until_ready((state, batches))
     calls, began = 0, time.perf_counter()

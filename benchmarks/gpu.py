@@ -14,6 +14,7 @@ Each game needs a minute, most of which is the making of its environments.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import json
 import time
@@ -65,8 +66,6 @@ def microseconds(learner: Learner, data: Batch, options: dict[str, Any] | None, 
 
 def measure_learner(agent: str, network: str, seconds: float) -> dict[str, float]:
     """Ours, and the plain form of the same update."""
-    import dataclasses
-
     ours = building.make_learner(preset("paper", agent, "pong", network=network), PONG)
     plain = dataclasses.replace(
         ours,
@@ -95,10 +94,12 @@ def measure_atari(agent: str, game: str, num_envs: int, seconds: float) -> dict[
     jax.block_until_ready(loop.state)
     rate = 4 * blocks * loop.schedule.steps_per_block / (time.perf_counter() - began)
     rng = np.random.default_rng(0)
-    actions = rng.integers(0, loop.spec.num_actions, (100, num_envs)).astype(np.int32)
     steps, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds / 2:
-        loop.envs.step(actions[steps % 100])
+        for group in loop.groups:
+            group.start(rng.integers(0, loop.spec.num_actions, group.num_envs).astype(np.int32))
+        for group in loop.groups:
+            group.finish()
         steps += 1
     alone = 4 * steps * num_envs / (time.perf_counter() - began)
     loop.close()

@@ -31,9 +31,18 @@ HOUSE = [
     ),
     *("linear.logs", "linear.claims"),
     *("deep.heads", "deep.networks", "deep.replay", "deep.learner", "deep.totals", "deep.envs", "deep.schedule"),
-    *("deep.compiling", "deep.native_loop", "deep.host_loop", "deep.trees", "deep.checkpoint", "deep.agent"),
+    *(
+        "deep.compiling",
+        "deep.env_group",
+        "deep.native_loop",
+        "deep.host_loop",
+        "deep.trees",
+        "deep.checkpoint",
+        "deep.agent",
+    ),
     *(
         "study.config",
+        "study.lanes",
         "study.presets",
         "study.records",
         "study.building",
@@ -46,7 +55,7 @@ HOUSE = [
     *("study.plots", "study.report_tables", "study.report_figures", "study.report_page", "study.report"),
     *("study.sweep_plan", "study.sweep", "study.sweep_choice", "study.sweep_run", "study.sweep_display"),
     *("study.watch", "study.evaluations", "study.demo", "study.demo_agents"),
-    *("cli_agents", "cli_report", "cli_sweep", "cli", "cli_child"),
+    *("cli_agents", "cli_report", "cli_sweep", "cli_watch", "cli", "cli_child"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p.name != "__init__.py")
 HEAVY = {

@@ -166,6 +166,17 @@ def test_bad_input(arguments, sentence, tmp_path):
     assert result.returncode == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_folder_that_was_made_for_nothing_goes_again(there, tmp_path):
+    out = tmp_path / "a" / "b"
+    if there:
+        out.mkdir(parents=True)
+    result = run("evaluate", "queue", "--discount", "1", "--out", str(out))
+    assert result.returncode == 2
+    assert out.exists() == out.parent.exists() == there
 
 
 def test_a_missing_extra_is_named(tmp_path):

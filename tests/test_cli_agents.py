@@ -86,7 +86,7 @@ def test_one_episode_has_no_standard_error(capsys):
     from cramerl.deep.agent import Episode
 
     for as_json in (True, False):
-        options = Namespace(json=as_json, epsilon=0.0, seed=0)
+        options = Namespace(json=as_json, epsilon=0.0, seed=0, lane=0)
         _print_episodes(options, TrainConfig(agent="s51", env="pong"), [Episode(-21.0, 764)])
         words = capsys.readouterr().out
         assert ('"standard_error": null' if as_json else "mean score -21.00 (one episode): s51 on pong") in words
@@ -151,6 +151,21 @@ def test_a_loss_that_is_not_finite(tmp_path):
     assert result.returncode == 1, result.stderr
     assert "cramerl: the loss is not finite at update" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
+    rates = ["--learning-rates", "1e-3,1e30", "--checkpoints", "weights"]
+    result = run("train", "dqn", "CartPole-v1", *TINY, *rates, "--out", "run", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "lost lane 1 (learning_rate 1e+30, seed 0): the loss is not finite at update" in result.stderr
+    assert "2 lanes were trained: 0 (learning_rate 0.001, seed 0), 1 (learning_rate 1e+30, seed 0)" in result.stdout
+    assert "1 of them was lost, for its loss was not finite any more: 1 (learning_rate 1e+30, seed 0)" in result.stdout
+    played = run("play", "run", "--lane", "0", "--episodes", "1", "--json", cwd=tmp_path)
+    assert json.loads(played.stdout)["lane"] == 0
+    for command in (["play", "run"], ["export", "run", "--out", "there"]):
+        refused = run(*command, "--lane", "1", cwd=tmp_path)
+        assert refused.returncode == 2
+        assert refused.stderr.endswith("in run, got 1, which was lost: its loss was not finite\n")
 
 
 @pytest.mark.parametrize(

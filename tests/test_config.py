@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cramerl.study.config import AGENTS, TrainConfig, parse_setting
+from cramerl.study.config import AGENTS, TrainConfig, parse_setting, setting_types
 from cramerl.study.presets import PRESETS, default_preset, preset
 
 FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
@@ -181,11 +181,19 @@ BAD = [
     ("discount", 1.01, "discount must be a number >= 0 and <= 1, got 1.01"),
     ("sticky", -0.25, "sticky must be a number >= 0 and <= 1, got -0.25"),
     ("num_atoms", 1, "num_atoms must be an integer >= 2 and <= 10000, got 1"),
-    ("hidden_units", (), "hidden_units must be one or more integers from 1 to 1000000, got ()"),
-    ("hidden_units", (64, 0), "hidden_units must be one or more integers from 1 to 1000000, got (64, 0)"),
-    ("hidden_units", (64.0,), "hidden_units must be one or more integers from 1 to 1000000, got (64.0,)"),
-    ("hidden_units", 64, "hidden_units must be one or more integers from 1 to 1000000, got 64"),
-    ("hidden_units", "64", "hidden_units must be one or more integers from 1 to 1000000, got '64'"),
+    ("hidden_units", (), "hidden_units must be one or more integers, got none"),
+    ("hidden_units", (64, 0), "hidden_units must be an integer >= 1 and <= 1000000, got 0"),
+    ("hidden_units", (64.5,), "hidden_units must be an integer, got 64.5"),
+    ("hidden_units", 64, "hidden_units must be a list of numbers, got 64"),
+    ("hidden_units", "64", "hidden_units must be a list of numbers, got '64'"),
+    ("learning_rates", 1e-3, "learning_rates must be a list of numbers, got 0.001"),
+    ("learning_rates", (1e-3, 0), "learning_rates must be a number > 0, got 0"),
+    ("learning_rates", (math.inf,), "learning_rates must be a number, got inf"),
+    ("learning_rates", (1e-3, 1e-4, 1e-3), "learning_rates must differ, got (0.001, 0.0001, 0.001)"),
+    ("mass_penalties", (0, -1), "mass_penalties must be a number >= 0, got -1"),
+    ("mass_penalties", ("1",), "mass_penalties must be a number, got '1'"),
+    ("mass_penalties", (1, 1.0), "mass_penalties must differ, got (1.0, 1.0)"),
+    ("lanes", 4097, "lanes must be an integer >= 1 and <= 4096, got 4097"),
     ("v_max", -10.0, "v_min must be less than v_max, got -10.0 and -10.0"),
     ("min_replay_steps", 100_001, "min_replay_steps must be at most replay_steps = 100000, got 100001"),
 ]
@@ -198,6 +206,51 @@ def test_bad_values_get_a_sentence(name, value, sentence):
     assert str(caught.value) == sentence
     with pytest.raises(ValueError):
         dataclasses.replace(TrainConfig(), **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"agent": "c51", "mass_penalties": (1.0,)}, "mass_penalties are of the agent s51, got (1.0,) for c51"),
+        ({"lanes": 1366, "learning_rates": (1, 2, 3)}, "lanes must be at most 4096 in all, got 4098"),
+        ({"seed": 2**31 - 1, "lanes": 2}, f"seed must be at most {2**31 - 2} with 2 lanes, got {2**31 - 1}"),
+    ],
+)
+def test_lanes_that_cannot_be(values, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        TrainConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("lanes", 2), ("learning_rates", (1e-3, 1e-4)), ("mass_penalties", (1.0, 2.0))]
+)
+def test_lanes_are_for_environments_that_are_programs(name, value):
+    from cramerl.study.building import make_loop
+
+    config = preset("smoke", "s51", "gym:CartPole-v1", **{name: value})
+    sentence = f"{name} are for environments that are JAX programs, gym:CartPole-v1 is none; got {value}"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        make_loop(config)
+
+
+def test_lanes_are_penalties_by_rates_by_seeds():
+    config = TrainConfig(seed=3, lanes=2, learning_rates=(1e-3, 1e-4), mass_penalties=(0, 5))
+    expected = [(p, r, s) for p in (0.0, 5.0) for r in (1e-3, 1e-4) for s in (3, 4)]
+    assert [tuple(lane.values()) for lane in config.lane_settings] == expected
+    assert list(config.lane_settings[0]) == ["mass_penalty", "learning_rate", "seed"]
+    runs = config.single_runs()
+    assert [(run.mass_penalty, run.learning_rate, run.seed) for run in runs] == expected
+    assert all(run.lane_settings == [{"seed": run.seed}] for run in runs)
+    assert TrainConfig(seed=3).single_runs() == [TrainConfig(seed=3)]
+
+
+def test_types_are_resolved_once():
+    """A sweep makes thousands of settings, and resolving takes longer than all their checks."""
+    TrainConfig()
+    before = setting_types.cache_info()
+    TrainConfig(seed=1)
+    assert setting_types.cache_info().misses == before.misses == 1
+    assert setting_types() == HINTS
 
 
 @pytest.mark.parametrize("name", ["steps", "learning_rate"])
@@ -249,6 +302,8 @@ def test_names_that_are_no_settings(name, words):
         ("tensorboard", "1", True),
         ("hidden_units", "64,64", (64, 64)),
         ("hidden_units", "1e2", (100,)),
+        ("learning_rates", "1e-3,5e-4", (1e-3, 5e-4)),
+        ("mass_penalties", "", ()),
         ("agent", "u51", "u51"),
         ("env", "1e6", "1e6"),
     ],
@@ -268,6 +323,7 @@ def test_settings_from_words(name, text, value):
         ("learning_rate", "nan", "learning_rate must be a number, got 'nan'"),
         ("double_q", "maybe", "double_q must be true or false, got 'maybe'"),
         ("hidden_units", "64,x", "hidden_units must be an integer, got 'x'"),
+        ("learning_rates", "1e-3,x", "learning_rates must be a number, got 'x'"),
     ],
 )
 def test_bad_words(name, text, sentence):
@@ -282,7 +338,8 @@ def values_of(name):
     if get_origin(hint) is Literal:
         return st.sampled_from(get_args(hint))
     if get_origin(hint) is tuple:
-        return st.lists(st.integers(1, 512), min_size=1, max_size=3).map(tuple)
+        values = st.integers(1, 512) if get_args(hint)[0] is int else st.floats(1e-6, 1e3)
+        return st.lists(values, min_size=1, max_size=3, unique=True).map(tuple)
     if hint is bool:
         return st.booleans()
     if hint is str:
@@ -300,8 +357,17 @@ CONFIGS = st.fixed_dictionaries({}, optional={name: values_of(name) for name in 
 def test_settings_survive_json(values):
     ends = values.get("v_min", -10.0), values.get("v_max", 10.0)
     least, most = values.get("min_replay_steps", 5_000), values.get("replay_steps", 100_000)
-    if not ends[0] < ends[1] or least > most:
-        with pytest.raises(ValueError, match=r"must be (less than|at most)"):
+    lanes = values.get("lanes", 1)
+    parts = [len(values.get(name, ())) or 1 for name in ("learning_rates", "mass_penalties")]
+    refused = (
+        not ends[0] < ends[1]
+        or least > most
+        or lanes * math.prod(parts) > 4096
+        or values.get("seed", 0) + lanes > 2**31
+        or (values.get("mass_penalties") and values.get("agent", "s51") != "s51")
+    )
+    if refused:
+        with pytest.raises(ValueError, match=r"must be (less than|at most)|mass_penalties are of the agent s51"):
             TrainConfig(**values)
         return
     config = TrainConfig(**values)

@@ -11,6 +11,7 @@ from study_runs import change_config, write_rows, write_run
 from cramerl.study.anchors import ANCHORS, anchors_for, atari_game
 from cramerl.study.curves import area_under_curve, common_steps, final_score, on_grid, read_curves
 from cramerl.study.exports import dopamine_rows, rliable_scores
+from cramerl.study.summaries import summarise
 
 
 def row(step, value=None, episodes=1, **more):
@@ -51,6 +52,62 @@ def test_lanes_are_curves_of_their_own(tmp_path):
         )
         assert len(curve.steps) == 10
         assert curve.learned_with["learning_rate"] == curve.settings["learning_rate"]
+
+
+def diverging(folder, at=500, **settings):
+    """A run of two rates, the second of which is lost."""
+    write_run(folder, learning_rates=(5e-4, 1.0), **settings)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows = [one for one in rows if one["learning_rate"] < 1 or one["step"] < at]
+    end = {"step": at, "frames": at, "iteration": 0, "learning_rate": 1.0, "seed": settings.get("seed", 0)}
+    write_rows(folder, [*rows, end | {"diverged": True}])
+
+
+def test_a_lane_that_was_lost_has_no_score(tmp_path):
+    diverging(tmp_path / "run")
+    good, bad = sorted(read_curves([tmp_path]), key=lambda curve: curve.settings["learning_rate"])
+    assert (good.diverged, bad.diverged) == (False, True)
+    assert bad.steps.tolist() == [100, 200, 300, 400, 500]
+    assert bad.episodes.tolist() == [2, 2, 2, 2, 0]
+    assert "diverged" not in bad.metrics
+    assert np.isnan(final_score(bad))
+    assert np.isnan(final_score(bad, steps=300))
+    assert np.isnan(area_under_curve(bad))
+    assert np.isfinite(final_score(good))
+    assert common_steps([good, bad]) == 1000  # those that go on are not compared at its end
+    assert common_steps([bad]) == 0
+
+
+def test_a_lane_that_was_lost_at_once(tmp_path):
+    diverging(tmp_path / "run", at=100)
+    bad = max(read_curves([tmp_path]), key=lambda curve: curve.settings["learning_rate"])
+    assert (bad.diverged, bad.last_step, len(bad.steps)) == (True, 100, 1)
+    assert not any(curve.diverged for curve in read_curves([tmp_path], scores="evaluation"))  # of the first lane only
+
+
+def test_a_setting_of_which_a_seed_was_lost_is_never_the_best(tmp_path):
+    diverging(tmp_path / "study" / "a")
+    write_run(tmp_path / "study" / "b", learning_rates=(1.0,), seed=1, level=1e6)
+    write_run(tmp_path / "study" / "c", learning_rates=(5e-4,), seed=1)
+    (summary,) = summarise(read_curves([tmp_path]))
+    (cell,), (lost,) = summary.points, summary.lost
+    assert list(summary.cells.values()) == [cell]
+    assert (cell.setting("learning_rate"), len(cell.scores), cell.steps, cell.tried) == (5e-4, 2, 1000, 2)
+    assert (lost.setting("learning_rate"), lost.diverged, len(lost.curves)) == (1.0, 1, 2)
+    assert np.isnan(lost.mean)
+    assert summary.swept("learning_rate")
+    assert summary.lost_along(lost.series, lost.env, lambda one: one.setting("learning_rate")) == [1.0]
+    assert any(
+        note.startswith("Diverged, so that there is no score and the setting is not chosen: s51 on Breakout-MinAtar")
+        and "learning_rate 1, " in note
+        and "(1 of 2 seeds)" in note
+        for note in summary.notes
+    )
+    (tmp_path / "study" / "c" / "metrics.jsonl").unlink()
+    rows = [json.loads(line) for line in (tmp_path / "study" / "a" / "metrics.jsonl").read_text().splitlines()]
+    write_rows(tmp_path / "study" / "a", [one for one in rows if one["learning_rate"] == 1])
+    with pytest.raises(ValueError, match=r"of the steps, no run has one \(1 diverged\)$"):
+        summarise(read_curves([tmp_path]))
 
 
 def test_old_settings_get_the_defaults_of_new_ones(run, tmp_path):

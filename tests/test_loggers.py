@@ -6,6 +6,8 @@ import importlib.util
 import json
 import shutil
 import struct
+import sys
+import types
 from typing import Any
 
 import jax
@@ -125,6 +127,48 @@ def test_a_folder_for_each_seed(tmp_path):
         "seed-4": {("losses/loss", 5): [2.0]},
         "time": {("charts/SPS", 5): [7.0]},
     }
+
+
+LANES = [
+    {"mass_penalty": penalty, "learning_rate": rate, "seed": 3} for penalty in (0.0, 2.5) for rate in (1e-3, 1e-05)
+]
+
+
+def test_a_folder_for_each_lane(tmp_path):
+    board = TensorBoard(tmp_path, 0)
+    for number, lane in enumerate(LANES[:3]):
+        board.log({"step": 5, "frames": 20, "iteration": 0, **lane, "losses/loss": float(number)})
+    board.log({"step": 5, "frames": 20, "iteration": 0, **LANES[3], "diverged": True})
+    board.log({"step": 5, "seed": 3, "eval/episodic_return": 8.0})  # of the first lane, whose other tags it lacks
+    board.close()
+    found = {path.name: shown(path) for path in (tmp_path / "tensorboard").iterdir()}
+    assert found == {
+        "mass_penalty-0.0_learning_rate-0.001_seed-3": {("losses/loss", 5): [0.0]},
+        "mass_penalty-0.0_learning_rate-1e-05_seed-3": {("losses/loss", 5): [1.0]},
+        "mass_penalty-2.5_learning_rate-0.001_seed-3": {("losses/loss", 5): [2.0]},
+        "mass_penalty-2.5_learning_rate-1e-05_seed-3": {("diverged", 5): [1.0]},
+        "seed-3": {("eval/episodic_return", 5): [8.0]},
+    }
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_tags_of_lanes_in_a_tracker(many, monkeypatch):
+    sent = []
+    library = types.ModuleType("trackio")
+    calls = {"init": lambda **_: None, "log": lambda row, step: sent.append((step, row)), "finish": lambda: None}
+    for name, call in calls.items():
+        setattr(library, name, call)
+    monkeypatch.setitem(sys.modules, "trackio", library)
+    settings = config(learning_rates=(1e-3, 1e-5)) if many else config(seed=3)
+    tracker = Tracker("trackio", "run", settings.to_json())
+    tracker.log({"step": 5, **(LANES[0] if many else {"seed": 3}), "losses/loss": 1.0})
+    tracker.log({"step": 5, "charts/SPS": 7.0})
+    tracker.close()
+    (_, row), speed = sent
+    prefix = "mass_penalty-0.0_learning_rate-0.001_seed-3/" if many else ""
+    assert row[f"{prefix}losses/loss"] == 1.0
+    assert all(tag.startswith(prefix) for tag in row)
+    assert speed == (5, {"charts/SPS": 7.0})
 
 
 @pytest.mark.parametrize("library", ["wandb", "trackio"])

@@ -177,6 +177,18 @@ def test_each_rate_is_shown_with_the_best_of_what_else_was_tried(tmp_path):
     assert (best.setting("learning_rate"), best.setting("normalisation")) == (5e-4, "after")
 
 
+def test_rates_at_which_runs_diverged_are_shown(tmp_path):
+    folder = write_run(tmp_path / "study" / "a", learning_rates=(1e-4, 5e-4, 1.0))
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["learning_rate"] < 1]
+    lost = {"step": 500, "frames": 500, "iteration": 0, "learning_rate": 1.0, "seed": 0, "diverged": True}
+    write_rows(folder, [*rows, lost])
+    sections = make_report([tmp_path], tmp_path / "out")
+    (row,) = tables(sections)["rates"].rows
+    assert row[-2].endswith(", 1: diverged")
+    assert "diverged" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_penalties_are_put_on_one_scale(study, tmp_path):
     found = tables(make_report([study / "lambda"], tmp_path / "out"))["penalties"].rows
     ours = [(row[2], row[3], row[4]) for row in found if row[0] == GAMES[0]]

@@ -18,19 +18,17 @@ import pytest
 from lenient import lenient
 
 from cramerl import cli
-from cramerl.study.config import TrainConfig
+from cramerl.study.config import ONLY_FOR, TrainConfig
 from cramerl.study.presets import preset
 from cramerl.study.sweep import Job, locked, look_at, make_plan, read_record, survey, write_record
 from cramerl.study.sweep_choice import best_of, describe
 from cramerl.study.sweep_display import sweep_display
 from cramerl.study.sweep_plan import (
     AXES,
-    ONLY_FOR,
     Sweep,
     cells_of,
     identity,
     parse_seeds,
-    single_runs,
     train_arguments,
     wanted_runs,
 )
@@ -120,7 +118,7 @@ def test_cells_hold_every_run_once(seed, rng):
     keep = [run for run, kept in zip(runs, rng.random(len(runs)) < (seed + 1) / 10, strict=True) if kept]
     most = 1 + seed if seed % 2 else 4096
     cells = cells_of(keep, native, list(axes), most)
-    held = [identity(run) for cell in cells for run in single_runs(cell.config)]
+    held = [identity(run) for cell in cells for run in cell.config.single_runs()]
     assert len(held) == len(set(held))
     assert set(held) == {identity(run) for run in keep}
     assert len({cell.folder for cell in cells}) == len(cells)
@@ -147,7 +145,7 @@ def test_a_command_is_whole(tmp_path):
     for cell in cells_of(wanted_runs(sweep), native, list(axes)):
         words = train_arguments(cell.config, tmp_path / "out")
         config = _settings(cli._parse(words))
-        assert {identity(run) for run in single_runs(config)} == {identity(run) for run in single_runs(cell.config)}
+        assert {identity(run) for run in config.single_runs()} == {identity(run) for run in cell.config.single_runs()}
         assert config.steps == cell.config.steps
 
 
@@ -265,6 +263,42 @@ def test_a_run_is_finished_when_every_line_is_there(tmp_path):
     assert not look_at(path).finished
 
 
+def lose(log: Path, lane: dict[str, float], step: int) -> None:
+    """Let a lane end at a step: its lines from there on go, the last says that it diverged."""
+    kept = []
+    for line in log.read_text().splitlines():
+        row = json.loads(line)
+        its = all(row[name] == value for name, value in lane.items())
+        if its and row["step"] == step:
+            row = {name: value for name, value in row.items() if "/" not in name} | {"diverged": True}
+        if not its or row["step"] <= step:
+            kept.append(json.dumps(row) + "\n")
+    log.write_text("".join(kept))
+
+
+def test_a_run_is_finished_when_every_lane_is_finished_or_lost(tmp_path):
+    config = preset("smoke", "s51", "CartPole-v1", lanes=3, learning_rates=(1e-3, 1.0), steps=1000, eval_episodes=1)
+    lanes = config.lane_settings
+    log = put_run(tmp_path, "CartPole-v1/x", config) / "metrics.jsonl"
+    for number in (5, 3):
+        lose(log, lanes[number], 300 + 100 * number)
+    assert not look_at(log.parent).finished  # no evaluation yet
+    last = json.dumps({"step": 1000, "seed": 0, "eval/episodic_return": 1.0}) + "\n"
+    log.write_text(log.read_text() + last)
+    assert (look_at(log.parent).finished, look_at(log.parent).lost) == (True, [3, 5])
+    whole = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([*whole[:-2], whole[-1]]))
+    assert not look_at(log.parent).finished
+    # Of a first lane that is lost there is no evaluation at the end.
+    log.write_text("".join(whole[:-1]))
+    lose(log, lanes[0], 500)
+    assert look_at(log.parent).finished
+    # When all are lost, there is nothing left to do.
+    for lane in (lanes[1], lanes[2], lanes[4]):
+        lose(log, lane, 600)
+    assert (look_at(log.parent).finished, look_at(log.parent).step) == (True, 800)
+
+
 def test_other_settings_are_refused_not_mixed_in(tmp_path):
     put_plan(asked(), tmp_path)
     sentence = (
@@ -347,6 +381,24 @@ def test_lanes_are_variants_too(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (choice,) = best_of(tmp_path, ["s51"], [GAME], [2])
     assert (choice.settings, choice.score) == ({"learning_rate": 1e-4}, 9.0)
+
+
+def test_a_variant_with_a_lane_that_diverged_is_not_chosen(tmp_path):
+    sweep = asked(axes={"learning_rate": (1e-4, 1e-3)})
+    put_plan(sweep, tmp_path)
+    log = tmp_path / survey(tmp_path)[0].folder / "metrics.jsonl"
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    for row in rows:
+        row["charts/episodic_return"] = 9.0 if row["learning_rate"] == 1e-3 else 5.0
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lose(log, {"learning_rate": 1e-3, "seed": 1}, 1900)
+    assert plan(sweep, tmp_path).jobs == []
+    (choice,) = best_of(tmp_path, ["s51"], [GAME], [2])
+    assert (choice.settings, choice.score) == ({"learning_rate": 1e-4}, 5.0)
+    assert choice.others == [({"learning_rate": 1e-3}, None)]
+    lose(log, {"learning_rate": 1e-4, "seed": 0}, 100)
+    with pytest.raises(ValueError, match=f"^every variant of s51 on {GAME} failed or diverged: there is nothing"):
+        best_of(tmp_path, ["s51"], [GAME], [2])
 
 
 def test_seeds_that_chose_do_not_report(tmp_path):
@@ -497,6 +549,21 @@ def test_the_display_counts_cells_and_knows_the_time_left(stream, tmp_path, monk
 
 
 # --- the command
+
+
+def test_lanes_that_diverged_are_named_at_the_end(tmp_path, capsys):
+    from argparse import Namespace
+
+    from cramerl.cli_sweep import _report, _Wishes
+
+    sweep = asked(axes={"learning_rate": (1e-4, 1e-3)})
+    folder = put_plan(sweep, tmp_path).cells[0].folder
+    lose(tmp_path / folder / "metrics.jsonl", {"learning_rate": 1e-3, "seed": 1}, 900)
+    made = plan(sweep, tmp_path)
+    assert _report(Namespace(out=tmp_path, minutes=None), made, State([], {}, [], [], False), _Wishes()) == 0
+    assert capsys.readouterr().out == (
+        f"1 cell in {tmp_path}: 1 done\ndiverged: {folder}: 1 of 4 lanes: 3 (learning_rate 0.001, seed 1)\n"
+    )
 
 
 @pytest.fixture(scope="module")

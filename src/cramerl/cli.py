@@ -10,7 +10,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from cramerl.cli_agents import (
 )
 from cramerl.cli_report import add_report_command
 from cramerl.cli_sweep import add_sweep_command
+from cramerl.cli_watch import add_watch_command
 
 EXAMPLES = """\
 examples:
@@ -35,6 +37,7 @@ examples:
   cramerl train s51 Breakout-MinAtar --steps 1e6 --seed 0
   cramerl report runs                      learning curves, tables and intervals of what was trained
   cramerl play runs/RUN                    scores of a trained agent; also: resume, export
+  cramerl watch runs/RUN                   what it believes while it plays, as a page to scrub
 
 exit status: 0 done, 1 a claim did not come out as it should or a loss was not finite, 2 bad input (a sentence says
 what is allowed), 130 stopped by Ctrl-C
@@ -96,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     add_agent_commands(commands)
     add_sweep_command(commands)
     add_report_command(commands)
+    add_watch_command(commands)
     return parser
 
 
@@ -257,7 +261,6 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _evaluate(options: argparse.Namespace) -> int:
     require_library("matplotlib", "plot")
-    options.out.mkdir(parents=True, exist_ok=True)
     if (options.process is None) == (options.data is None):
         raise ValueError("give either a process to evaluate or --data FILE; see cramerl evaluate --help")
     for_logs, for_processes = ("state", "next_state", "reward", "terminated", "no_bias"), ("policy", "features", "bias")
@@ -265,7 +268,22 @@ def _evaluate(options: argparse.Namespace) -> int:
         if getattr(options, name):
             other = "a process" if options.data else "--data"
             raise ValueError(f"--{name.replace('_', '-')} belongs to {other} and would be ignored here: leave it out")
-    return _evaluate_data(options) if options.data else _evaluate_process(options)
+    with _folder_for_results(options.out):
+        return _evaluate_data(options) if options.data else _evaluate_process(options)
+
+
+@contextmanager
+def _folder_for_results(path: Path) -> Iterator[None]:
+    """Make a folder before the work whose results would be lost without it; if nothing comes of it, it goes again."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):  # something is in it
+                folder.rmdir()
+        raise
 
 
 def _evaluate_process(options: argparse.Namespace) -> int:

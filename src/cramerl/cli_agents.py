@@ -12,9 +12,10 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from cramerl.study.config import TrainConfig, parse_setting
+from cramerl.study.config import TrainConfig, parse_setting, setting_types
+from cramerl.study.lanes import lost_lanes, named_lanes
 from cramerl.study.presets import PRESETS, preset
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ examples:
   cramerl train s51 pong --config pong.json
 
 Ctrl-C stops with a checkpoint, and `cramerl resume RUN` goes on where it stopped. Exit status: 0 done, 1 the loss was
-not finite any more, 2 bad input, 130 stopped by Ctrl-C.
+not finite any more (of several lanes: in all of them), 2 bad input, 130 stopped by Ctrl-C.
 """
 
 
@@ -65,6 +66,7 @@ def add_agent_commands(commands: Any) -> None:
     )
     play.add_argument("folder", type=Path, metavar="RUN_OR_EXPORT", help="folder of a run, or one cramerl export wrote")
     add = play.add_argument
+    _add_lane(add)
     add("--episodes", type=integer_from(1), default=5, metavar="N", help="how many (default: %(default)s)")
     add("--epsilon", type=_share, help="share of random actions (default: the run's eval_epsilon)")
     add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="of environments and actions (default: %(default)s)")
@@ -78,8 +80,20 @@ def add_agent_commands(commands: Any) -> None:
         "`cramerl.load_agent` read such a folder.",
     )
     export.add_argument("folder", type=Path, metavar="RUN", help="folder of a run")
+    _add_lane(export.add_argument)
     export.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new or empty folder")
     export.set_defaults(run=_export)
+
+
+def _add_lane(add: Callable[..., Any]) -> None:
+    add(
+        "--lane",
+        type=integer_from(0),
+        default=0,
+        metavar="N",
+        help="which lane of a run that has several, counted from 0 in the order of the lines of its log (default: "
+        "%(default)s); evaluation within training is of lane 0",
+    )
 
 
 def integer_from(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -136,7 +150,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, left_out: Collection[str]
     """A flag for every setting but those left out, in groups; `setting_texts` finds those that were given."""
     # Python 3.11 takes -1e2 for a flag; -1,-2 are values of a sweep.
     parser._negative_number_matcher = re.compile(r"^-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(,.*)?$", re.IGNORECASE)
-    groups, hints = {}, get_type_hints(TrainConfig)
+    groups, hints = {}, setting_types()
     for setting in dataclasses.fields(TrainConfig):
         if setting.name not in left_out:
             name = setting.metadata["group"]
@@ -280,8 +294,11 @@ def _ending(run: Run, *, done_before: bool) -> Iterator[str]:
     yield f"the run is in {run.folder}"
     lanes = config.lane_settings
     if len(lanes) > 1:
-        first = ", ".join(f"{name} {value}" for name, value in lanes[0].items())
-        yield f"{len(lanes)} lanes were trained; play and export take the first: {first}"
+        yield f"{len(lanes)} lanes were trained: {named_lanes(lanes)}; play and export take one, --lane N (0)"
+    lost = lost_lanes(run.rows, lanes)
+    if lost:
+        them = "was lost, for its" if len(lost) == 1 else "were lost, for their"
+        yield f"{len(lost)} of them {them} loss was not finite any more: {named_lanes(lanes, lost)}"
     if config.checkpoints != "none":
         yield f"to watch its scores: cramerl play {folder}"
     if config.checkpoints == "full":
@@ -297,7 +314,7 @@ def _play(options: argparse.Namespace) -> int:
     from cramerl.deep.agent import play_episodes
 
     show_progress("loading ...")
-    agent = agents.load_agent(options.folder)
+    agent = agents.load_agent(options.folder, lane=options.lane)
     envs = building.make_envs(config, min(options.episodes, 16))
     try:
         watch = _counter(options.episodes)
@@ -332,6 +349,7 @@ def _print_episodes(options: argparse.Namespace, config: TrainConfig, played: li
         error = math.sqrt(sum((score - mean) ** 2 for score in scores) / (len(scores) - 1) / len(scores))
     if options.json:
         record = {"agent": config.agent, "env": config.env, "epsilon": options.epsilon, "seed": options.seed}
+        record |= {"lane": options.lane}
         record |= {"episodes": [episode._asdict() for episode in played], "mean": mean, "standard_error": error}
         print(json.dumps(record, indent=2))
         return
@@ -345,7 +363,7 @@ def _export(options: argparse.Namespace) -> int:
     from cramerl.study import agents
 
     require_deep_libraries()
-    for path in agents.export_agent(options.folder, options.out):
+    for path in agents.export_agent(options.folder, options.out, lane=options.lane):
         print(f"wrote {path}")
     return 0
 

@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from cramerl.cli_agents import add_setting_flags, integer_from, require_deep_libraries, setting_texts
-from cramerl.study.config import TrainConfig, parse_setting
+from cramerl.study.config import parse_setting, setting_types
+from cramerl.study.lanes import named_lanes
 
 if TYPE_CHECKING:
     from cramerl.study.sweep import Plan
@@ -170,7 +171,7 @@ def _asked(options: argparse.Namespace) -> tuple[Sweep, list[Choice]]:
 
 def _values(name: str, text: str) -> list[Any]:
     """One value, or several with commas between where the setting itself is not such a list or a path."""
-    hint = get_type_hints(TrainConfig)[name]
+    hint = setting_types()[name]
     if hint is str or get_origin(hint) is tuple:
         return [parse_setting(name, text)]
     values = [parse_setting(name, part.strip()) for part in text.split(",")]
@@ -237,6 +238,7 @@ def _command(options: argparse.Namespace) -> str:
 
 
 def _report(options: argparse.Namespace, plan: Plan, state: State, wishes: _Wishes) -> int:
+    from cramerl.study.sweep import look_at
     from cramerl.study.sweep_run import log_file
 
     done = len(plan.done) + len(state.done)
@@ -246,6 +248,11 @@ def _report(options: argparse.Namespace, plan: Plan, state: State, wishes: _Wish
     print(f"{_counted(plan)} in {options.out}: {', '.join(parts)}")
     for folder, words in state.failed.items():
         print(f"failed: {folder}: {words} (all it said: {log_file(options.out, folder)})")
+    for folder in [*plan.done, *state.done]:
+        found = look_at(options.out / folder)
+        if found.lost:
+            lanes = found.config.lane_settings
+            print(f"diverged: {folder}: {len(found.lost)} of {len(lanes)} lanes: {named_lanes(lanes, found.lost)}")
     if wishes.first is not None:
         print("cramerl: stopped; the same command goes on", file=sys.stderr)
         return 128 + wishes.first

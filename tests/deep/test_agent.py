@@ -1,6 +1,7 @@
 """Trained agents: what they think, how they play, and their files."""
 
 import json
+import re
 import shutil
 
 import jax
@@ -334,6 +335,37 @@ def test_the_first_of_two_lanes_is_exported(lanes, tmp_path):
         for path in (folder, tmp_path / kind):
             np.testing.assert_array_equal(cramerl.load_agent(path).params["outputs"]["weights"], both[0])
     assert "| parameters | 40 |" in (tmp_path / "full" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("kind", ["full", "weights"])
+def test_any_lane_can_be_taken(kind, lanes, tmp_path):
+    saved = CheckpointStore(lanes["full"] / "checkpoints").latest()
+    assert saved is not None
+    second = saved.arrays["[0].learner.params['outputs']['weights']"][1]
+    cramerl.export_agent(lanes[kind], tmp_path / "out", lane=1)
+    for agent in (cramerl.load_agent(lanes[kind], lane=1), cramerl.load_agent(tmp_path / "out")):
+        np.testing.assert_array_equal(agent.params["outputs"]["weights"], second)
+    # Its settings are those of this lane alone, and so is its score.
+    assert load_config(tmp_path / "out") == settings(seed=1, checkpoints=kind)
+    row = json.loads((lanes[kind] / "metrics.jsonl").read_text().splitlines()[-1])
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"| mean return | {row['charts/episodic_return']:.2f} (" in card
+    assert "| seed | 1 |" in card
+
+
+@pytest.mark.parametrize("lane", [2, -1, True, 0.0, "1"])
+def test_lanes_that_are_not_there(lane, lanes, tmp_path):
+    sentence = f"lane must be one of 0 (seed 0), 1 (seed 1) in {lanes['full']}, got {lane!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        cramerl.load_agent(lanes["full"], lane=lane)
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        cramerl.export_agent(lanes["full"], tmp_path / "out", lane=lane)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_has_one_lane(exported):
+    with pytest.raises(ValueError, match=r"^lane must be 0 for an export, which holds one agent, got 1$"):
+        cramerl.load_agent(exported, lane=1)
 
 
 def test_the_score_of_the_card_is_that_of_the_lane(lanes, tmp_path):

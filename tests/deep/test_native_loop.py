@@ -1,5 +1,7 @@
 """The compiled loop, against the same blocks written out in Python: what it stores, learns, counts and compiles."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,8 +37,8 @@ def parts(env="CartPole-v1", head="dqn", limit=12, rate=1e-2, **settings):
     return native, learner, Schedule(**(defaults | settings))
 
 
-def loop_of(seeds=(0,), rates=None, **options):
-    return NativeLoop(*parts(**options), list(seeds), rates)
+def loop_of(seeds=(0,), rates=None, penalties=None, **options):
+    return NativeLoop(*parts(**options), list(seeds), rates, penalties)
 
 
 def copied(tree):
@@ -133,8 +135,16 @@ class Twin:
             {"num_envs": 3, "head": "u51", "replay_steps": 60, "min_replay_steps": 33, "target_period_steps": 22},
             marks=pytest.mark.slow,
         ),
+        {"num_envs": 1, "update_period_steps": 12, "replay_steps": 150},
+        pytest.param({"num_envs": 20, "update_period_steps": 2, "replay_steps": 300}, marks=pytest.mark.slow),
     ],
-    ids=["every row kept", "ring and rewards clipped", "u51, four rows and three updates a block"],
+    ids=[
+        "every row kept",
+        "ring and rewards clipped",
+        "u51, four rows and three updates a block",
+        "twelve rows a block, as a loop",
+        "ten updates a block, as a loop",
+    ],
 )
 def test_blocks_are_what_a_slow_twin_does(options):
     loop, twin = loop_of(seeds=[5], **options), Twin(*parts(**options), 5)
@@ -240,6 +250,23 @@ def test_lanes_are_separate_runs():
             close(both.params, alone.params)
     assert both.lanes.learner.learning_rate.tolist() == pytest.approx(rates)
     assert (rows["actions"][:, 0] != rows["actions"][:, 1]).any()
+
+
+def test_lanes_of_rates_and_penalties_are_separate_runs():
+    rates, penalties = [1e-2, 1e-2, 3e-3, 3e-3], [0.5, 20.0, 0.5, 20.0]
+    every = loop_of(seeds=[3] * 4, rates=rates, penalties=penalties, head="s51")
+    every.advance(20)
+    totals = every.take_totals()
+    for i, (rate, penalty) in enumerate(zip(rates, penalties, strict=True)):
+        # Alone it is the learner's own step size and the head's own penalty.
+        env, learner, schedule = parts(head="s51", rate=rate)
+        head = dataclasses.replace(learner.head, mass_penalty=penalty)
+        alone = NativeLoop(env, dataclasses.replace(learner, head=head), schedule, [3])
+        alone.advance(20)
+        close(jax.tree.map(lambda x, i=i: x[i], copied(every.lanes.learner)), copied(alone.lanes.learner))
+        close(totals[i], alone.take_totals()[0], rtol=1e-3)
+    weights = np.asarray(every.all_params["outputs"]["weights"])
+    assert all((weights[i] != weights[j]).any() for i in range(4) for j in range(i))
 
 
 def test_a_lane_without_a_step_size_stays_where_it_was():

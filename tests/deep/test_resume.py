@@ -27,6 +27,7 @@ from lenient import lenient
 
 import cramerl
 from cramerl.deep.checkpoint import CheckpointStore, Damaged
+from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.host_loop import HostLoop
 from cramerl.study.config import TrainConfig
 from cramerl.study.presets import preset
@@ -385,14 +386,14 @@ def test_paused_between_lines_of_the_log(name, whole, tmp_path):
 
 def test_what_is_seen_after_a_pause_is_stacked_as_if_there_had_been_none(tmp_path, monkeypatch):
     """The choice of an action hardly shows it, so every row's observation is looked at."""
-    config, real = settings("pong on the host", steps=120, eval_episodes=0), HostLoop._seen_on_host
+    config, real = settings("pong on the host", steps=120, eval_episodes=0), HostLoop._seen
     seen: dict[int, np.ndarray] = {}
 
-    def seen_on_host(loop: HostLoop) -> np.ndarray:
-        seen[loop.row] = np.array(real(loop))  # rows that are played again come before the row that is next
+    def seen_by(loop: HostLoop, group: EnvGroup) -> np.ndarray:
+        seen[loop.row] = np.array(real(loop, group))  # rows that are played again come before the row that is next
         return np.array(seen[loop.row])
 
-    monkeypatch.setattr(HostLoop, "_seen_on_host", seen_on_host)
+    monkeypatch.setattr(HostLoop, "_seen", seen_by)
     train(config, tmp_path / "whole")
     whole, seen = seen, {}
     with ctrl_c_within(14):
@@ -622,6 +623,106 @@ def test_a_pause_after_the_loss_was_lost_does_not_replace_the_good_checkpoint(tm
     info, arrays, _ = last_state(run)
     assert info["step"] == ITERATION
     assert all(np.isfinite(array).all() for array in arrays.values())
+
+
+# With several lanes one that is lost does not take the others with it.
+
+LOSING = {"learning_rates": (1e-3, 1e30), "lanes": 1, "min_replay_steps": ITERATION + 80}
+
+
+@pytest.fixture(scope="module")
+def losing(tmp_path_factory) -> tuple[Path, list[Status]]:
+    """A run whose second lane is lost within its second iteration."""
+    run, told = tmp_path_factory.mktemp("losing") / "run", []
+    assert train(settings("lanes", **LOSING), run, told.append).finished
+    return run, told
+
+
+def test_a_lane_that_is_lost_says_so_once_and_the_others_go_on(losing, tmp_path):
+    run, told = losing
+    lines = [json.loads(line) for line in log_of(run).splitlines()]
+    first = ITERATION + 80 + LOG  # the line after the first update
+    own = [line for line in lines if line.get("learning_rate") == 1e30]
+    place = {"step": first, "frames": first, "iteration": 1}
+    assert own.pop() == place | {"learning_rate": 1e30, "seed": 0, "diverged": True}
+    assert [line["step"] for line in own] == list(range(LOG, first, LOG))
+    words = [status.message for status in told if status.message and "lost" in status.message]
+    assert words == [
+        f"lost lane 1 (learning_rate 1e+30, seed 0): the loss is not finite at update 1, near step {first - LOG + 8}; "
+        "1 of 2 lanes go on"
+    ]
+    assert all(status.row is None or status.row["learning_rate"] == 1e-3 for status in told)
+    described = json.loads((run / "weights.json").read_text(), parse_constant=pytest.fail)
+    assert set(described["norms"][1].values()) == {1e30, 0, None}
+    assert None not in described["norms"][0].values()
+    # The other lane is what it is beside a good one.
+    good = {**LOSING, "learning_rates": (1e-3, 2e-3)}
+    train(settings("lanes", **good), tmp_path / "good")
+    both = [log_of(folder).decode().splitlines() for folder in (run, tmp_path / "good")]
+    others = [[line for line in each if '"learning_rate": 0.001' in line or "eval/" in line] for each in both]
+    assert others[0] == others[1]
+    assert len(others[0]) == STEPS // LOG + STEPS // ITERATION
+
+
+@pytest.mark.parametrize("stop", [ITERATION + 80, ITERATION + 80 + LOG, 3 * ITERATION])
+def test_a_run_with_a_lost_lane_goes_on_as_if_never_stopped(stop, losing, tmp_path):
+    """Stopped before it is lost, right where it is written off, and long after."""
+    run = tmp_path / "run"
+    assert not train(settings("lanes", **LOSING), run, pressing_ctrl_c_at(stop)).finished
+    assert resume(run).finished
+    assert_same(run, losing[0])
+    assert (run / "weights.json").read_bytes() == (losing[0] / "weights.json").read_bytes()
+
+
+def test_a_finished_run_with_a_lost_lane_is_left_as_it_is(losing, tmp_path):
+    run = shutil.copytree(losing[0], tmp_path / "run")
+    before = files_of(run)
+    assert resume(run).finished
+    assert files_of(run) == before
+
+
+def test_a_lost_lane_cannot_be_loaded(losing):
+    assert cramerl.load_agent(losing[0]).params
+    sentence = (
+        r"^lane must be one of 0 \(learning_rate 0.001, seed 0\) in .*run, got 1, which was lost: its loss was not"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        cramerl.load_agent(losing[0], lane=1)
+
+
+def test_the_first_lane_is_not_evaluated_once_it_is_lost(tmp_path):
+    changes = {**LOSING, "learning_rates": (1e30, 1e-3), "checkpoints": "weights"}
+    run = train(settings("lanes", **changes), tmp_path / "run")
+    assert run.finished
+    assert [line["step"] for line in run.rows if "eval/episodic_return" in line] == [ITERATION]
+    assert run.rows[-1]["learning_rate"] == 1e-3
+
+
+def test_when_all_lanes_are_lost_the_run_ends(tmp_path):
+    run = tmp_path / "run"
+    config = settings("lanes", **{**LOSING, "learning_rates": (1e29, 1e30)})
+    sentence = "^all 2 lanes are lost, the last of them because the loss is not finite at update 1, near step 248; the "
+    for go_on in (lambda: train(config, run), lambda: resume(run)):
+        with pytest.raises(Diverged, match=sentence):
+            go_on()
+        lines = [json.loads(line) for line in log_of(run).splitlines()]
+        assert [line["step"] for line in lines if line.get("diverged")] == [ITERATION + 80 + LOG] * 2
+        assert last_state(run)[0]["step"] == ITERATION
+
+
+def test_a_run_whose_replay_has_lost_its_last_iteration_cannot_be_made_longer(tmp_path):
+    run = tmp_path / "run"
+    ended = ITERATION + 3 * LOG
+    train(settings("gymnasium", replay_steps=100, steps=ended, eval_episodes=0), run)
+    before = files_of(run)
+    sentence = (
+        rf"^{re.escape(str(run))} cannot be made longer: its replay_steps are fewer than the steps of its last "
+        "iteration, whose actions are needed to bring the environments back$"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        resume(run, STEPS)
+    assert files_of(run) == before
+    assert resume(run).step == ended
 
 
 def test_one_process_at_a_time_trains_into_a_folder(tmp_path):

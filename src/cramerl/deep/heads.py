@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cramerl._checks import require_choice
-from cramerl.cramer import unit_mass_basis
+from cramerl.cramer import UnitMassBasis, unit_mass_basis
 from cramerl.losses import (
     categorical_cross_entropy,
     cramer_loss,
@@ -24,7 +24,7 @@ from cramerl.losses import (
     td_huber,
     td_squared,
 )
-from cramerl.projections import backup
+from cramerl.projections import backup, project
 from cramerl.supports import Support
 
 Array = jax.Array
@@ -162,13 +162,21 @@ class S51:
 
 @dataclass(frozen=True)
 class U51:
-    r"""Ours: unit mass by construction and a whitened loss. :math:`q = u + Bo`, loss :math:`\|o - o^*\|^2`.
+    r"""Ours: unit mass by construction and a whitened loss. :math:`q = b + Bo`, loss :math:`\|o - o^*\|^2`.
 
     B spans the zero-mass vectors and is orthonormal in the Cramér metric of unit-spaced atoms, so the squared
     distance of two outputs is the squared Cramér distance of their masses: condition number one, no penalty.
+
+    ``base_law`` is b: uniform on the support, or a return of zero; the loss does not depend on it, but learning starts
+    there. ``mean_weight`` adds the squared error of the mean, in spacings, to the loss: actions are compared by means.
     """
 
     support: Support
+    base_law: Literal["uniform", "zero"] = "uniform"
+    mean_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_choice("base_law", self.base_law, ("uniform", "zero"))
 
     @property
     def num_outputs(self) -> int:
@@ -177,22 +185,39 @@ class U51:
 
     def law(self, outputs: Array) -> tuple[Array, Array]:
         """Signed masses of total one."""
-        masses = unit_mass_basis(_unit_spaced(self.support.num_atoms)).masses(outputs)
+        masses = self._basis.masses(outputs + _row(self._base_outputs, outputs))
         return _atoms(self.support, masses), masses
 
     def values(self, outputs: Array) -> Array:
         """Mean of the law, which is affine in the outputs."""
-        basis = unit_mass_basis(_unit_spaced(self.support.num_atoms)).basis
-        return outputs @ _constant(self.support.atoms @ basis, outputs) + float(self.support.atoms.mean())
+        base = self.support.atoms.mean() + self._slopes @ self._base_outputs
+        return outputs @ _constant(self._slopes, outputs) + float(base)
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
         """Outputs of the projected r + gamma Z."""
         projected = backup(self.support, rewards, discounts, self.law(next_outputs)[1])
-        return unit_mass_basis(_unit_spaced(self.support.num_atoms)).outputs(projected)
+        return self._basis.outputs(projected) - _row(self._base_outputs, next_outputs)
 
     def loss(self, outputs: Array, target: Array) -> Array:
-        """Squared Cramér distance."""
-        return jnp.sum((outputs - target) ** 2, axis=-1)
+        """Squared Cramér distance, and the mean's squared error where it has a weight."""
+        error = outputs - target
+        means = error @ _constant(self._slopes / self.support.spacings.mean(), error)
+        return jnp.sum(error**2, axis=-1) + (self.mean_weight * means**2 if self.mean_weight else 0.0)
+
+    @property
+    def _basis(self) -> UnitMassBasis:
+        return unit_mass_basis(_unit_spaced(self.support.num_atoms))
+
+    @property
+    def _slopes(self) -> np.ndarray:
+        """How the mean changes with each output."""
+        return self.support.atoms @ self._basis.basis
+
+    @property
+    def _base_outputs(self) -> np.ndarray:
+        """What makes the base law from the uniform one."""
+        zero = project(self.support, np.zeros(1), np.ones(1))
+        return np.asarray(self._basis.outputs(zero)) * (self.base_law == "zero")
 
 
 @dataclass(frozen=True)
@@ -298,6 +323,11 @@ def _unit_mass(masses: Array) -> Array:
 
 def _constant(values: np.ndarray, like: Array) -> Array:
     return jnp.asarray(values, dtype=like.dtype)
+
+
+def _row(values: np.ndarray, like: Array) -> Array:
+    """With as many axes as ``like``."""
+    return _constant(values, like).reshape((1,) * (like.ndim - 1) + (-1,))
 
 
 def _atoms(support: Support, like: Array) -> Array:

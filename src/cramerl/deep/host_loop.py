@@ -7,7 +7,7 @@ their state cannot be saved: that is what makes a resumed run equal an uninterru
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -17,7 +17,8 @@ import numpy as np
 
 from cramerl.deep import replay as replays
 from cramerl.deep.compiling import compiler_options
-from cramerl.deep.envs.base import EnvSpec, FrameStack, HostEnvs
+from cramerl.deep.env_group import EnvGroup, Outcome
+from cramerl.deep.envs.base import EnvSpec, HostEnvs
 from cramerl.deep.learner import Learner, LearnerState
 from cramerl.deep.networks import Params
 from cramerl.deep.replay import Batch, Drawn, HostFrames, Replay
@@ -25,14 +26,6 @@ from cramerl.deep.schedule import Schedule, Stream, stream
 from cramerl.deep.totals import Totals, add, learned, no_totals
 
 Array = jax.Array
-
-
-class Outcome(NamedTuple):
-    """What came of the last row's actions, not yet in the replay."""
-
-    actions: Any
-    rewards: Any
-    terminated: Any
 
 
 class HostSaved(NamedTuple):
@@ -47,7 +40,8 @@ class HostLoop:
     """Runs blocks.
 
     Args:
-        envs: the environments; they are reset by `begin_iteration`.
+        envs: the environments, reset by `begin_iteration`; or groups of them, which are stepped in threads, each while
+            actions are chosen and updates launched for another. What is computed does not depend on the grouping.
         learner: the learner.
         schedule: how much of what when.
         seed: of the run.
@@ -58,13 +52,13 @@ class HostLoop:
     Attributes:
         block: blocks done.
         row: rows of the replay written: those of the blocks, and one at the end of each iteration.
-        seconds: wall time spent stepping environments, waiting for actions, and waiting for the learner if
+        seconds: wall time spent waiting for environments, waiting for actions, and waiting for the learner if
             ``watch_time`` is set (which costs a little of the overlap).
     """
 
     def __init__(
         self,
-        envs: HostEnvs,
+        envs: HostEnvs | Sequence[HostEnvs],
         learner: Learner,
         schedule: Schedule,
         seed: int,
@@ -72,28 +66,32 @@ class HostLoop:
         frames_on_host: bool = False,
         launch_in_thread: bool | None = None,
     ):
-        self.envs, self.learner, self.schedule, self.seed = envs, learner, schedule, seed
+        self.learner, self.schedule, self.seed = learner, schedule, seed
+        envs = envs if isinstance(envs, Sequence) else [envs]
+        columns = np.cumsum([0, *(some.num_envs for some in envs)]).tolist()
+        self.groups = [EnvGroup(some, c, in_thread=len(envs) > 1) for some, c in zip(envs, columns, strict=False)]
         self.block = self.row = 0
         self.watch_time = False
         self.seconds = {"environment": 0.0, "acting": 0.0, "learning": 0.0}
         self._played, self._learned = _none(), no_totals()
-        self._outcome = self._nothing()
         self._iteration = self._iteration_row = 0
         self._key = jax.random.key(seed)
         # On a CPU a convolution must not be in a loop, and many copies of it take long to compile.
         self._unroll = jax.default_backend() == "cpu"
-        updates = schedule.updates_per_block
-        self._updates_per_call = max(n for n in range(1, 9) if updates % n == 0) if self._unroll else updates
+        updates, parts = schedule.updates_per_block, len(envs)
+        if self._unroll:
+            self._updates_per_call = max(n for n in range(1, 9) if updates % n == 0)
+        else:
+            self._updates_per_call = updates // parts if updates % parts == 0 else updates
         self.state: LearnerState = jax.jit(learner.init)(stream(self._key, Stream.WEIGHTS))
-        spec, rows, num_envs = envs.spec, schedule.replay_rows, schedule.num_envs
+        spec, rows, num_envs = envs[0].spec, schedule.replay_rows, schedule.num_envs
         self.host_frames = HostFrames(rows, num_envs, spec.frame_shape, spec.frame_dtype) if frames_on_host else None
         on_device = (0,) if frames_on_host else spec.frame_shape
         self.replay: Replay = replays.empty_replay(rows, num_envs, on_device, spec.frame_dtype)
         self._see = jax.jit(self._see_and_act, donate_argnums=0)
         self._close_row = jax.jit(self._see_last, donate_argnums=0)
-        self._finish_last = jax.jit(self._finish, donate_argnums=0)
+        self._finish_last = jax.jit(self._finish_row, donate_argnums=0)
         self._draw = jax.jit(self._draw_batches)
-        self._read = jax.jit(replays.read_batch)
         self._update = jax.jit(self._learn, compiler_options=compiler_options())
         self._draw_and_update = jax.jit(self._draw_and_learn, compiler_options=compiler_options())
         if launch_in_thread is None:
@@ -103,20 +101,17 @@ class HostLoop:
 
     def begin_iteration(self, iteration: int) -> None:
         """Reset the environments, with a seed of this iteration's own."""
-        num_envs = self.schedule.num_envs
-        seeds = np.random.SeedSequence([self.seed, iteration]).generate_state(1)
-        self._frames = self.envs.reset(int(seeds[0]))
-        self._first, self._last = np.ones(num_envs, bool), np.zeros(num_envs, bool)
-        self._outcome = self._nothing()
+        seed = np.random.SeedSequence([self.seed, iteration]).generate_state(1)
+        for group in self.groups:
+            group.reset(int(seed[0]))
         self._iteration, self._iteration_row = iteration, self.row
-        self._returns, self._lengths = np.zeros(num_envs), np.zeros(num_envs, np.int64)
-        self._stack = FrameStack(self.envs.spec, num_envs)
 
     def end_iteration(self) -> None:
         """Write the frames that are seen now, so that the last actions have an outcome; episodes are cut there."""
-        self.replay = self._close_row(self.replay, np.int32(self.row), self._frames, self._first, self._outcome)
-        if self.host_frames is not None:
-            self.host_frames.write(self.row, self._frames)
+        for group in self.groups:
+            self.replay = self._close_row(self.replay, self._words(group, 0), group.frames)
+            if self.host_frames is not None:
+                self.host_frames.write(self.row, group.frames, group.column)
         self.row += 1
 
     def advance(self, num_blocks: int, stop: Callable[[], bool] | None = None) -> int:
@@ -127,11 +122,12 @@ class HostLoop:
                 self.state = self.state._replace(target_params=self.state.params)
             for block in range(start, end):
                 if stop is not None and stop():
-                    self._wait_for_launch()
+                    self._settle()
                     return self.block - first
                 self._run_block(block, learning=learning)
                 self.block += 1
             self._wait_for_launch()
+        self._settle()
         return num_blocks
 
     def take_totals(self) -> list[Totals]:
@@ -147,8 +143,10 @@ class HostLoop:
     def save(self) -> HostSaved:
         """Everything but the counters and the replay's rows, of which the last is finished: rows are saved once."""
         if self.row > self._iteration_row:
-            self.replay = self._finish_last(self.replay, np.int32(self.row), self._outcome)
-        return HostSaved(self.state, self._totals(), self._outcome.actions)
+            for group in self.groups:
+                self.replay = self._finish_last(self.replay, self._words(group, 0))
+        actions = np.concatenate([group.outcome.actions for group in self.groups])
+        return HostSaved(self.state, self._totals(), actions)
 
     def load(self, state: HostSaved, counters: dict[str, int]) -> None:
         """Go on from what `save` gave; the replay's rows are put back first, by `write_rows`.
@@ -166,8 +164,11 @@ class HostLoop:
         if self.row > start:
             past = np.asarray(self.replay.actions)[np.arange(start, self.row - 1) % self.schedule.replay_rows]
             for actions in [*past, np.asarray(state.last_actions)]:
-                self._seen_on_host()
-                self._take(actions, again=True)
+                for group in self.groups:
+                    self._seen(group)
+                    group.start(actions[group.columns])
+                for group in self.groups:
+                    group.finish()  # the episodes that ended then have been counted
         self._iteration_row = start
 
     @property
@@ -188,7 +189,7 @@ class HostLoop:
     @property
     def spec(self) -> EnvSpec:
         """Of the environment."""
-        return self.envs.spec
+        return self.groups[0].envs.spec
 
     @property
     def params(self) -> Params:
@@ -219,7 +220,8 @@ class HostLoop:
 
     def close(self) -> None:
         """Close the environments."""
-        self.envs.close()
+        for group in self.groups:
+            group.close()
         if self._launcher is not None:
             self._launcher.shutdown()
 
@@ -232,68 +234,81 @@ class HostLoop:
         if self.watch_time:
             self._timed("learning", lambda: jax.block_until_ready(params))
         for i in range(self.schedule.rows_per_block):
-            actions = self._act(params, block)
-            if i == 0 and learning:
-                self._launch(block, started)
-            chosen = self._timed("acting", lambda actions=actions: np.asarray(actions))
-            self._timed("environment", lambda chosen=chosen: self._take(chosen))
+            for group in self.groups:
+                self._timed("environment", lambda group=group: self._finish_step(group))
+                actions = self._act(group, params, block)
+                if i == 0 and learning:
+                    self._launch(block, started, self._share(group))
+                chosen = self._timed("acting", lambda actions=actions: np.asarray(actions))
+                self._timed("environment", lambda group=group, chosen=chosen: group.start(chosen))
             self.row += 1
 
-    def _take(self, actions: np.ndarray, *, again: bool = False) -> None:
-        """Step the environments; ``again`` if these steps have been counted before."""
-        step = self.envs.step(actions)
-        self._outcome = Outcome(actions, step.rewards, step.terminated)
-        self._frames, self._first, self._last = step.frames, step.first, step.ended
-        self._returns += step.rewards
-        # The first frame of an episode took no step; the first frame of a life did.
-        self._lengths += ~(step.first & ~step.terminated)
-        if step.ended.any():
-            if not again:
-                self._played = self._played._replace(
-                    episodes=self._played.episodes + step.ended.sum(),
-                    returns=self._played.returns + self._returns[step.ended].sum(),
-                    lengths=self._played.lengths + self._lengths[step.ended].sum(),
-                )
-            self._returns[step.ended] = self._lengths[step.ended] = 0
+    def _finish_step(self, group: EnvGroup) -> None:
+        finished = group.finish()
+        if finished is not None:
+            self._played = self._played._replace(
+                episodes=self._played.episodes + finished.episodes,
+                returns=self._played.returns + finished.returns,
+                lengths=self._played.lengths + finished.lengths,
+            )
 
-    def _act(self, params: Any, block: int) -> Array:
+    def _settle(self) -> None:
+        """Wait for everything that was begun."""
+        self._wait_for_launch()
+        for group in self.groups:
+            self._finish_step(group)
+
+    def _act(self, group: EnvGroup, params: Any, block: int) -> Array:
         """Write the row that is seen and choose actions there; on the device, not waited for."""
-        steps = block * self.schedule.steps_per_block
-        seen = self._seen_on_host()
+        seen = self._seen(group)
         if self.host_frames is not None:
-            self.host_frames.write(self.row, self._frames)
-        words = _packed(self.row, steps, self._first, self._last, self._outcome)
+            self.host_frames.write(self.row, group.frames, group.column)
+        words = self._words(group, block * self.schedule.steps_per_block)
         self._wait_for_launch()  # it reads the replay that is given away here
         self.replay, actions = self._see(self.replay, params, words, seen)
         return actions
 
-    def _seen_on_host(self) -> np.ndarray:
+    def _seen(self, group: EnvGroup) -> np.ndarray:
         """What is seen now, stacked on the host where the frames are there."""
-        return self._frames if self.host_frames is None else self._stack.push(self._frames, self._first)
+        return group.frames if self.host_frames is None else group.stacked()
 
-    def _launch(self, block: int, row: int) -> None:
+    def _words(self, group: EnvGroup, steps: int) -> np.ndarray:
+        """All but the frames that `_see_and_act` needs, as 32-bit words: each array that is sent costs time."""
+        actions, rewards, terminated = group.outcome
+        bits = np.asarray(rewards, np.float32).view(np.int32)
+        numbers = [self.row, steps, group.column]
+        return np.concatenate([numbers, group.first, group.last, terminated, actions, bits]).astype(np.int32)
+
+    def _share(self, group: EnvGroup) -> range:
+        """The first updates of the calls that are launched after this group has acted."""
+        index, parts, size = self.groups.index(group), len(self.groups), self._updates_per_call
+        calls = self.schedule.updates_per_block // size
+        return range(index * calls // parts * size, (index + 1) * calls // parts * size, size)
+
+    def _launch(self, block: int, row: int, share: range) -> None:
         """Start learning; the launch itself is waited for before anything of its result is used."""
         if self._launcher is None:
-            self._start_learning(block, row)
+            self._start_learning(block, row, share)
         else:
-            self._launched = self._launcher.submit(self._start_learning, block, row)
+            self._launched = self._launcher.submit(self._start_learning, block, row, share)
 
     def _wait_for_launch(self) -> None:
         if self._launched is not None:
             self._launched.result()
             self._launched = None
 
-    def _start_learning(self, block: int, row: int) -> None:
+    def _start_learning(self, block: int, row: int, share: range) -> None:
         before, size = self.schedule.updates_before(block), self._updates_per_call
-        if self.host_frames is None and size == self.schedule.updates_per_block:
-            counts = np.array([block, row, before], np.int32)
-            self.state, self._learned = self._draw_and_update(self.state, self.replay, self._learned, counts)
+        if self.host_frames is None:
+            for start in share:
+                counts = np.array([block, row, before, start], np.int32)
+                self.state, self._learned = self._draw_and_update(self.state, self.replay, self._learned, counts)
             return
         drawn = self._draw(self.replay, np.int32(block), np.int32(row))
-        batches = self._read(self.replay, drawn) if self.host_frames is None else self._read_on_host(drawn)
-        for start in range(0, self.schedule.updates_per_block, size):
-            part = jax.tree.map(lambda x, start=start: x[start : start + size], batches)
-            self.state, self._learned = self._update(self.state, part, self._learned, np.int32(before + start))
+        for start in share:
+            part = jax.tree.map(lambda x, start=start: x[start : start + size], drawn)
+            batches = self._read_on_host(part)
+            self.state, self._learned = self._update(self.state, batches, self._learned, np.int32(before + start))
 
     def _totals(self) -> Totals:
         """The learner's sums, which live on the device, and those of the episodes, which are counted on the host."""
@@ -316,31 +331,34 @@ class HostLoop:
         self.seconds[what] += time.perf_counter() - start
         return result
 
-    def _nothing(self) -> Outcome:
-        num_envs = self.schedule.num_envs
-        return Outcome(np.zeros(num_envs, np.int32), np.zeros(num_envs, np.float32), np.zeros(num_envs, bool))
-
     # Compiled parts.
 
     def _see_and_act(self, replay: Replay, params: Any, words: Array, seen: Array) -> tuple[Replay, Array]:
-        row, steps, first, last, outcome = _unpacked(words)
-        replay = self._finish(replay, row, outcome)
-        replay = replays.begin_row(replay, row, seen, first, last)
-        num_envs, stack = self.schedule.num_envs, self.envs.spec.stack
+        row, steps, column, first, last, outcome = _unpacked(words)
+        replay = self._finish(replay, row, column, outcome)
+        replay = replays.begin_row(replay, row, seen, first, last, column)
+        size, num_envs, stack = len(first), self.schedule.num_envs, self.spec.stack
         if stack > 1 and self.host_frames is None:
-            window = replays.observation_window(replay, jnp.full(num_envs, row), jnp.arange(num_envs), stack)
+            envs = column + jnp.arange(size, dtype=jnp.int32)
+            window = replays.observation_window(replay, jnp.full(size, row), envs, stack)
             seen = replays.read_observations(replay, window)
-        key = stream(self._key, Stream.ACT, row)
-        return replay, self.learner.act(params, seen, self.schedule.exploration(steps), key)
+        key, among = stream(self._key, Stream.ACT, row), None if size == num_envs else (num_envs, column)
+        return replay, self.learner.act(params, seen, self.schedule.exploration(steps), key, among)
 
-    def _see_last(self, replay: Replay, row: Array, frames: Array, first: Array, outcome: Outcome) -> Replay:
-        replay = self._finish(replay, row, outcome)
-        replay = replays.begin_row(replay, row, frames, first, jnp.ones_like(first))
-        return self._finish(replay, row + 1, self._nothing())
+    def _see_last(self, replay: Replay, words: Array, frames: Array) -> Replay:
+        row, _, column, first, _, outcome = _unpacked(words)
+        replay = self._finish(replay, row, column, outcome)
+        replay = replays.begin_row(replay, row, frames, first, jnp.ones_like(first), column)
+        nothing = jax.tree.map(jnp.zeros_like, outcome)
+        return self._finish(replay, row + 1, column, nothing)
 
-    def _finish(self, replay: Replay, row: Array, outcome: Outcome) -> Replay:
-        actions, rewards, terminated = (jnp.asarray(x) for x in outcome)
-        return replays.finish_row(replay, row - 1, actions, self.schedule.learner_rewards(rewards), terminated)
+    def _finish_row(self, replay: Replay, words: Array) -> Replay:
+        row, _, column, _, _, outcome = _unpacked(words)
+        return self._finish(replay, row, column, outcome)
+
+    def _finish(self, replay: Replay, row: Array, column: Array, outcome: Outcome) -> Replay:
+        rewards = self.schedule.learner_rewards(outcome.rewards)
+        return replays.finish_row(replay, row - 1, outcome.actions, rewards, outcome.terminated, column)
 
     def _draw_batches(self, replay: Replay, block: Array, row: Array) -> Drawn:
         schedule = self.schedule
@@ -349,7 +367,7 @@ class HostLoop:
             replay,
             row,
             (schedule.updates_per_block, schedule.batch_size),
-            stack=self.envs.spec.stack,
+            stack=self.spec.stack,
             n_step=schedule.n_step,
             discount=schedule.discount,
         )
@@ -357,26 +375,20 @@ class HostLoop:
     def _draw_and_learn(
         self, state: LearnerState, replay: Replay, totals: Totals, counts: Array
     ) -> tuple[LearnerState, Totals]:
-        block, row, before = counts
-        batches = replays.read_batch(replay, self._draw_batches(replay, block, row))
-        return self._learn(state, batches, totals, before)
+        block, row, before, start = counts
+        drawn = replays.part_of(self._draw_batches(replay, block, row), start, self._updates_per_call)
+        return self._learn(state, replays.read_batch(replay, drawn), totals, before + start)
 
     def _learn(self, state: LearnerState, batches: Batch, totals: Totals, before: Array) -> tuple[LearnerState, Totals]:
         state, info = self.learner.learn(state, batches, unroll=self._unroll)
         return state, add(totals, learned(info, before))
 
 
-def _packed(row: int, steps: int, first: Any, last: Any, outcome: Outcome) -> np.ndarray:
-    """One array of 32-bit words, because each one that is sent to a device costs time."""
-    rewards = np.asarray(outcome.rewards, np.float32).view(np.int32)
-    return np.concatenate([[row, steps], first, last, outcome.terminated, outcome.actions, rewards]).astype(np.int32)
-
-
-def _unpacked(words: Array) -> tuple[Array, Array, Array, Array, Outcome]:
-    """What `_packed` was given."""
-    first, last, terminated, actions, rewards = words[2:].reshape(5, -1)
+def _unpacked(words: Array) -> tuple[Array, Array, Array, Array, Array, Outcome]:
+    """Row, steps, column, first, last and outcome from `HostLoop._words`."""
+    first, last, terminated, actions, rewards = words[3:].reshape(5, -1)
     rewards = jax.lax.bitcast_convert_type(rewards, jnp.float32)
-    return words[0], words[1], first != 0, last != 0, Outcome(actions, rewards, terminated != 0)
+    return words[0], words[1], words[2], first != 0, last != 0, Outcome(actions, rewards, terminated != 0)
 
 
 def _none() -> Totals:

@@ -95,13 +95,28 @@ class Learner:
         rates = jnp.float32(self.learning_rate), jnp.float32(penalty)
         return LearnerState(params, copy, self.optimiser.init(params), *rates)
 
-    def act(self, params: Params, observations: Array, epsilon: Array, key: Array) -> Array:
-        """Epsilon-greedy actions (N,) int32."""
+    def act(
+        self, params: Params, observations: Array, epsilon: Array, key: Array, among: tuple[int, Array] | None = None
+    ) -> Array:
+        """Epsilon-greedy actions (N,) int32.
+
+        Args:
+            params: of the network.
+            observations: ``(N, *shape)``.
+            epsilon: share of random actions.
+            key: PRNG key.
+            among: number of all environments and place of the first of these among them, where these are not all:
+                their random numbers are then those they have among all.
+        """
         greedy = jnp.argmax(self.head.values(self.network.apply(params, observations)), axis=-1).astype(jnp.int32)
         explore_key, action_key = jax.random.split(key)
         num_actions = jax.eval_shape(self.network.apply, params, observations).shape[1]
-        random = jax.random.randint(action_key, greedy.shape, 0, num_actions, dtype=jnp.int32)
-        return jnp.where(jax.random.uniform(explore_key, greedy.shape) < epsilon, random, greedy)
+        size = len(greedy) if among is None else among[0]
+        explore = jax.random.uniform(explore_key, (size,)) < epsilon
+        random = jax.random.randint(action_key, (size,), 0, num_actions, dtype=jnp.int32)
+        if among is not None:
+            explore, random = (jax.lax.dynamic_slice_in_dim(x, among[1], len(greedy)) for x in (explore, random))
+        return jnp.where(explore, random, greedy)
 
     def targets(self, state: LearnerState, batch: Batch) -> tuple[Array, Array]:
         """Targets (B, ...) for a flat batch, and the outputs (B, O) of the next actions they were made from."""

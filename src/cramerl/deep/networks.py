@@ -121,7 +121,7 @@ def _torso(name: str, shape: tuple[int, ...], hidden_units: tuple[int, ...], *, 
             layers.append(layer)
         return [*layers, _hidden("hidden1", math.prod(shape), 512)]
     if name == "minatar":
-        layer, shape = _small_convolution("conv1", shape, filters=16, size=3)
+        layer, shape = _small_convolution("conv1", shape, filters=16, size=3, in_parts=patches)
         return [layer, _hidden("hidden1", math.prod(shape), 128)]
     widths = hidden_units if name == "mlp" else ()
     inputs = (math.prod(shape), *widths)
@@ -170,7 +170,9 @@ def _convolution(
     ), after
 
 
-def _small_convolution(name: str, shape: tuple[int, ...], filters: int, size: int) -> tuple[_Layer, tuple[int, ...]]:
+def _small_convolution(
+    name: str, shape: tuple[int, ...], filters: int, size: int, *, in_parts: bool
+) -> tuple[_Layer, tuple[int, ...]]:
     """VALID, stride one."""
     height, width, channels = shape
     rows, columns = height - size + 1, width - size + 1
@@ -181,7 +183,7 @@ def _small_convolution(name: str, shape: tuple[int, ...], filters: int, size: in
         rows * columns * filters,
         lambda key: _dense_params(key, size * size * channels, filters),
         lambda x: _patches(x, size, 1, (rows, columns), same=False),
-        _dense,
+        (lambda params, x: _affine(x, params["weights"], params["bias"])) if in_parts else _dense,
     )
     return layer, (rows, columns, filters)
 

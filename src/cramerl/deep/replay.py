@@ -76,24 +76,30 @@ def empty_replay(capacity: int, num_envs: int, frame_shape: tuple[int, ...], fra
     )
 
 
-def begin_row(replay: Replay, row: Array, frames: Array, first: Array, last: Array) -> Replay:
-    """Write what is seen at ``row``: the frame (N, *frame) and whether it starts or ends an episode."""
+def begin_row(replay: Replay, row: Array, frames: Array, first: Array, last: Array, column: Array | int = 0) -> Replay:
+    """Write what is seen at ``row``: frames (N, *frame), and whether they start or end an episode.
+
+    They may be fewer than all: ``column`` is the place of the first of them.
+    """
     slot = row % replay.flags.shape[0]
     flags = FIRST * first.astype(jnp.uint8) + LAST * last.astype(jnp.uint8)
-    written = replay._replace(flags=_put(replay.flags, slot, flags))
+    written = replay._replace(flags=_put(replay.flags, slot, flags, column))
     if replay.frames.shape[2:] == frames.shape[1:]:
-        written = written._replace(frames=_put(replay.frames, slot, frames.astype(replay.frames.dtype)))
+        written = written._replace(frames=_put(replay.frames, slot, frames.astype(replay.frames.dtype), column))
     return written
 
 
-def finish_row(replay: Replay, row: Array, actions: Array, rewards: Array, terminated: Array) -> Replay:
-    """Write what was done at ``row`` and what came of it."""
+def finish_row(
+    replay: Replay, row: Array, actions: Array, rewards: Array, terminated: Array, column: Array | int = 0
+) -> Replay:
+    """Write what was done at ``row`` and what came of it; ``column`` as in `begin_row`."""
     slot = row % replay.flags.shape[0]
-    flags = replay.flags[slot] | (TERMINATED * terminated.astype(jnp.uint8))
+    flags = jax.lax.dynamic_slice(replay.flags, (slot, column), (1, len(terminated)))[0]
+    flags = flags | (TERMINATED * terminated.astype(jnp.uint8))
     return replay._replace(
-        actions=_put(replay.actions, slot, actions),
-        rewards=_put(replay.rewards, slot, rewards),
-        flags=_put(replay.flags, slot, flags),
+        actions=_put(replay.actions, slot, actions, column),
+        rewards=_put(replay.rewards, slot, rewards, column),
+        flags=_put(replay.flags, slot, flags, column),
     )
 
 
@@ -182,6 +188,11 @@ def draw(
     )
 
 
+def part_of(drawn: Drawn, start: Array, size: int) -> Drawn:
+    """``size`` entries of the leading axis, from ``start``."""
+    return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, size), drawn)
+
+
 def read_batch(replay: Replay, drawn: Drawn) -> Batch:
     """Read the frames of drawn transitions from the device."""
     return Batch(
@@ -234,8 +245,8 @@ def _restore(replay: Replay, slots: Array, rows: dict[str, Array], time_axis: in
     return Replay(*(ring.at[where].set(rows[name]) for name, ring in replay._asdict().items()))
 
 
-def _put(ring: Array, slot: Array, row: Array) -> Array:
-    return jax.lax.dynamic_update_index_in_dim(ring, row, slot, axis=0)
+def _put(ring: Array, slot: Array, row: Array, column: Array | int) -> Array:
+    return jax.lax.dynamic_update_slice(ring, row[None], (slot, column, *[0] * (ring.ndim - 2)))
 
 
 class HostFrames:
@@ -244,9 +255,9 @@ class HostFrames:
     def __init__(self, capacity: int, num_envs: int, frame_shape: tuple[int, ...], frame_dtype: str):
         self.frames = np.zeros((capacity, num_envs, *frame_shape), dtype=frame_dtype)
 
-    def write(self, row: int, frames: np.ndarray) -> None:
-        """Write one row."""
-        self.frames[row % len(self.frames)] = frames
+    def write(self, row: int, frames: np.ndarray, column: int = 0) -> None:
+        """Write one row, or the part of it that begins at ``column``."""
+        self.frames[row % len(self.frames), column : column + len(frames)] = frames
 
     def read(self, slots: Any, envs: Any) -> np.ndarray:
         """Gather (..., stack, *frame)."""

@@ -11,6 +11,7 @@ import numpy as np
 from cramerl._files import write_text, write_whole
 from cramerl.study import building
 from cramerl.study.config import TrainConfig
+from cramerl.study.lanes import named_lanes, of_lane
 from cramerl.study.records import CONFIG, RunFolder, read_object
 
 if TYPE_CHECKING:
@@ -20,14 +21,18 @@ if TYPE_CHECKING:
 WEIGHTS, CARD = "model.safetensors", "README.md"
 
 
-def load_agent(path: str | Path) -> Agent:
+def load_agent(path: str | Path, *, lane: int = 0) -> Agent:
     """A trained agent, from the folder of a run (its last checkpoint) or of an export.
+
+    Args:
+        path: the folder.
+        lane: which, counted from 0, where a run has several (see ``TrainConfig.lane_settings``).
 
     Example:
         >>> agent = load_agent("runs/my-run")  # doctest: +SKIP
         >>> atoms, masses = agent.laws(observations)  # doctest: +SKIP
     """
-    config, spec, weights = _read(Path(path))
+    config, spec, weights = _read(Path(path), lane)
     learner = building.make_learner(config, spec)
     return building.make_agent(config, spec, _nested(weights, _shapes(learner.network), str(path)))
 
@@ -41,17 +46,18 @@ def load_config(path: str | Path) -> TrainConfig:
 
 
 def read_weights(path: str | Path, like: Any) -> Any:
-    """Weights of a run or an export for a network with parameters ``like``."""
-    _, _, weights = _read(Path(path))
+    """Weights of a run (its first lane) or an export for a network with parameters ``like``."""
+    _, _, weights = _read(Path(path), 0)
     return _nested(weights, like, str(path))
 
 
-def export_agent(run: str | Path, out: str | Path) -> list[Path]:
+def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Path]:
     """Write an agent's weights, settings and model card into a folder that can be shared.
 
     Args:
         run: the folder of a run.
         out: a new or empty folder.
+        lane: which, counted from 0, where the run has several; the settings written are those of this lane alone.
 
     Returns:
         The files.
@@ -61,32 +67,43 @@ def export_agent(run: str | Path, out: str | Path) -> list[Path]:
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"out must be a new or empty folder, got {out}")
-    config, spec, weights = _read(Path(run))
+    config, spec, weights = _read(Path(run), lane)
     record = {"cramerl-agent": "1", "config": json.dumps(config.to_json()), "environment": json.dumps(spec._asdict())}
     data = safetensors.numpy.save(weights, metadata=record)
-    card = _card(config, spec, weights, _result(Path(run), config.seed))  # before anything is written
+    card = _card(config, spec, weights, _result(Path(run), config))  # before anything is written
     written = [write_whole(out / WEIGHTS, lambda temporary: temporary.write_bytes(data))]
     written.append(write_text(out / CONFIG, json.dumps(config.to_json(), indent=2) + "\n"))
     written.append(write_text(out / CARD, card))
     return written
 
 
-def _read(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
-    return _read_export(path) if (path / WEIGHTS).is_file() else _read_run(path)
+def _read(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+    """Settings of one lane alone, environment and weights."""
+    if not (path / WEIGHTS).is_file():
+        return _read_run(path, lane)
+    if lane != 0:
+        raise ValueError(f"lane must be 0 for an export, which holds one agent, got {lane!r}")
+    return _read_export(path)
 
 
-def _read_run(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
     from cramerl.deep.checkpoint import CheckpointStore
 
     folder = RunFolder.open(path)
+    config, lanes = folder.config, folder.config.lane_settings
+    if isinstance(lane, bool) or not isinstance(lane, int) or not 0 <= lane < len(lanes):
+        raise ValueError(f"lane must be one of {named_lanes(lanes)} in {path}, got {lane!r}")
     saved = CheckpointStore(folder.path / "checkpoints").latest()
     if saved is None:
         raise ValueError(f"{path} has no checkpoint yet")
+    lost = saved.info.get("lost", ())
+    if lane in lost:
+        left = named_lanes(lanes, [number for number in range(len(lanes)) if number not in lost])
+        raise ValueError(f"lane must be one of {left} in {path}, got {lane}, which was lost: its loss was not finite")
     weights = {_dotted(name): array for name, array in saved.arrays.items() if _is_weight(name)}
-    many = len(folder.config.lane_settings) > 1
-    if many and folder.config.checkpoints == "full":  # small checkpoints hold the first lane only
-        weights = {name: np.ascontiguousarray(array[0]) for name, array in weights.items()}
-    return folder.config, folder.spec, weights
+    if len(lanes) > 1:
+        weights = {name: np.ascontiguousarray(array[lane]) for name, array in weights.items()}
+    return config.single_runs()[lane], folder.spec, weights
 
 
 def _read_export(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
@@ -130,9 +147,10 @@ def _nested(weights: dict[str, np.ndarray], like: Any, what: str) -> Any:
     return unflatten(like, {names.get(name, name): array for name, array in weights.items()}, f"weights of {what}")
 
 
-def _result(run: Path, seed: int) -> str:
+def _result(run: Path, config: TrainConfig) -> str:
     """Mean return of the episodes in the last tenth of the run, of the lane whose weights are exported."""
-    rows = [row for row in RunFolder(run).metrics() if row.get("seed") == seed and row.get("charts/episodes")]
+    lane = {name: getattr(config, name) for name in ("mass_penalty", "learning_rate", "seed")}
+    rows = [row for row in RunFolder(run).metrics() if row.get("charts/episodes") and of_lane(row, lane)]
     last = [row for row in rows if row["step"] > 0.9 * rows[-1]["step"]]
     if not last:
         return "not recorded"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +35,8 @@ def env_family(name: str) -> str:
     return "atari" if re.fullmatch(r"ALE/.*|\w+", name) or game_name(name) else "gymnasium"
 
 
-def make_envs(config: TrainConfig, num_envs: int) -> HostEnvs:
-    """Environments to step from Python, of any family."""
+def make_envs(config: TrainConfig, num_envs: int, skip: int = 0) -> HostEnvs:
+    """Environments to step from Python, of any family; ``skip`` of the same run (Atari) come before them."""
     family = env_family(config.env)
     if family == "native":
         from cramerl.deep.envs.native import NativeOnHost
@@ -53,6 +54,7 @@ def make_envs(config: TrainConfig, num_envs: int) -> HostEnvs:
             noop_max=config.noop_max,
             fire_reset=config.fire_reset,
             full_action_space=config.full_action_space,
+            skip=skip,
         )
     from cramerl.deep.envs.gym import GymnasiumEnvs
 
@@ -81,6 +83,8 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         mass_penalty=config.mass_penalty,
         mass_penalty_scale=config.mass_penalty_scale,
         normalisation=config.normalisation,
+        base_law=config.base_law,
+        mean_weight=config.mean_weight,
         dqn_loss=config.dqn_loss,
         quantile_threshold=config.quantile_threshold,
         sigma_spacings=config.sigma_spacings,
@@ -153,14 +157,28 @@ def make_loop(config: TrainConfig) -> NativeLoop | HostLoop:
             )
     from cramerl.deep.host_loop import HostLoop
 
-    envs = make_envs(config, config.num_envs)
+    groups = _make_groups(config)
     try:
-        learner = make_learner(config, envs.spec)
-        on_host = config.replay_on == "host" or (config.replay_on == "auto" and not _fits(config, envs.spec))
-        return HostLoop(envs, learner, schedule, config.seed, frames_on_host=on_host)
+        spec = groups[0].spec
+        learner = make_learner(config, spec)
+        on_host = config.replay_on == "host" or (config.replay_on == "auto" and not _fits(config, spec))
+        return HostLoop(groups, learner, schedule, config.seed, frames_on_host=on_host)
     except BaseException:
-        envs.close()
+        for envs in groups:
+            envs.close()
         raise
+
+
+def _make_groups(config: TrainConfig) -> list[HostEnvs]:
+    """The environments of a run: two halves where an accelerator learns, so that the emulator need not wait for it."""
+    import jax
+
+    halves = env_family(config.env) == "atari" and jax.default_backend() != "cpu" and config.num_envs % 2 == 0
+    if not halves:
+        return [make_envs(config, config.num_envs)]
+    half = config.num_envs // 2
+    with ThreadPoolExecutor(2) as threads:  # making an emulator takes a tenth of a second
+        return list(threads.map(lambda skip: make_envs(config, half, skip), (0, half)))
 
 
 def make_agent(config: TrainConfig, spec: EnvSpec, params: Any) -> Agent:

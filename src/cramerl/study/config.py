@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import itertools
 import math
 from collections.abc import Mapping
@@ -16,6 +17,22 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import numpy as np
 
 AGENTS = ("dqn", "c51", "s51", "u51", "qr", "hl_gauss")
+_DISTRIBUTIONS = tuple(agent for agent in AGENTS if agent != "dqn")
+_ON_ATOMS = tuple(agent for agent in _DISTRIBUTIONS if agent != "qr")
+ONLY_FOR = {
+    "num_atoms": _DISTRIBUTIONS,
+    "v_min": _ON_ATOMS,
+    "v_max": _ON_ATOMS,
+    "mass_penalty": ("s51",),
+    "mass_penalty_scale": ("s51",),
+    "normalisation": ("s51",),
+    "base_law": ("u51",),
+    "mean_weight": ("u51",),
+    "dqn_loss": ("dqn",),
+    "quantile_threshold": ("qr",),
+    "sigma_spacings": ("hl_gauss",),
+}
+"""Settings that mean something to some agents only, and to which."""
 
 
 def _setting(default: Any, group: str, words: str, **bounds: float) -> Any:
@@ -125,17 +142,27 @@ class TrainConfig:
     normalisation: Literal["after", "before"] = _setting(
         "after", "head", "s51: put the mass of the target right after the backup (the paper's) or before it"
     )
+    base_law: Literal["uniform", "zero"] = _setting(
+        "uniform", "head", "u51: the law that outputs of zero stand for: uniform on the support, or a return of zero"
+    )
+    mean_weight: float = _setting(
+        0.0, "head", "u51: weight of the squared error of the mean, in spacings, beside the Cramér loss", low=0
+    )
     dqn_loss: Literal["huber", "squared"] = _setting("huber", "head", "dqn: loss of the temporal difference")
     quantile_threshold: float = _setting(1.0, "head", "qr: threshold of the quantile Huber loss", low=0)
     sigma_spacings: float = _setting(0.75, "head", "hl_gauss: standard deviation, in spacings of the support", above=0)
 
     eval_episodes: int = _setting(
-        0, "evaluation", "evaluation episodes at the end of each iteration; 0: none", low=0, high=10**6
+        0,
+        "evaluation",
+        "evaluation episodes at the end of each iteration, of the first lane; 0: none",
+        low=0,
+        high=10**6,
     )
     eval_epsilon: float = _setting(0.001, "evaluation", "epsilon of evaluation episodes", low=0, high=1)
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = setting_types()
         for setting in dataclasses.fields(self):
             value = _checked(setting.name, getattr(self, setting.name), hints[setting.name], setting.metadata["bounds"])
             object.__setattr__(self, setting.name, value)
@@ -167,6 +194,11 @@ class TrainConfig:
         axes = {name: values for name, values in axes.items() if values}
         return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
+    def single_runs(self) -> list[TrainConfig]:
+        """The runs that the lanes are, each by itself."""
+        alone = {"lanes": 1, "learning_rates": (), "mass_penalties": ()}
+        return [dataclasses.replace(self, **(alone | lane)) for lane in self.lane_settings]
+
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
@@ -182,9 +214,20 @@ class TrainConfig:
         return cls(**values)
 
 
+@functools.cache
+def setting_types() -> dict[str, Any]:
+    """The type of each setting; resolved once, for a sweep makes settings by the thousand."""
+    return get_type_hints(TrainConfig)
+
+
+def concerns(name: str, agent: str) -> bool:
+    """Whether a setting means something to an agent."""
+    return agent in ONLY_FOR.get(name, (agent,))
+
+
 def parse_setting(name: str, text: str) -> Any:
     """A setting's value from the words of a command line; integers may be written 1e6."""
-    hint = get_type_hints(TrainConfig)[name]
+    hint = setting_types()[name]
     if hint is bool:
         if text.lower() not in ("true", "false", "yes", "no", "1", "0"):
             raise ValueError(f"{name} must be true or false, got {text!r}")

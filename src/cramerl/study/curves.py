@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl.study.config import AGENTS, TrainConfig
+from cramerl.study.config import AGENTS, TrainConfig, concerns
+from cramerl.study.lanes import LOST
 from cramerl.study.protocols import PROTOCOL_SETTINGS, Protocol, ScoreKind
 from cramerl.study.records import CONFIG, METRICS, SPEC, VERSIONS, RunFolder, read_object
 
@@ -24,17 +25,6 @@ _LANE = {"seed": "", "learning_rate": "learning_rates", "mass_penalty": "mass_pe
 _UNLEARNED = {
     *("agent", "env", "preset", "seed", "lanes", "learning_rates", "mass_penalties", "steps", "iteration_steps"),
     *("log_steps", "checkpoints", "tensorboard", "track", "replay_on", "eval_episodes"),
-}
-_ONLY_FOR = {
-    "mass_penalty": ("s51",),
-    "mass_penalty_scale": ("s51",),
-    "normalisation": ("s51",),
-    "v_min": ("c51", "s51", "u51", "hl_gauss"),
-    "v_max": ("c51", "s51", "u51", "hl_gauss"),
-    "num_atoms": ("c51", "s51", "u51", "hl_gauss", "qr"),
-    "dqn_loss": ("dqn",),
-    "quantile_threshold": ("qr",),
-    "sigma_spacings": ("hl_gauss",),
 }
 
 
@@ -64,6 +54,7 @@ class Curve:
         study: the study it belongs to.
         versions: of the libraries.
         protocol: what its scores depend on.
+        diverged: its loss or its weights stopped being finite, at its last row, before the end of the run.
     """
 
     agent: str
@@ -79,6 +70,7 @@ class Curve:
     study: Study
     versions: dict[str, Any]
     protocol: Protocol
+    diverged: bool = False
 
     @property
     def last_step(self) -> int:
@@ -92,7 +84,7 @@ class Curve:
         return {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in sorted(self.settings.items())
-            if name not in skipped and self.agent in _ONLY_FOR.get(name, (self.agent,))
+            if name not in skipped and concerns(name, self.agent)
         }
 
 
@@ -123,6 +115,8 @@ def read_curves(paths: Iterable[str | Path], *, scores: ScoreKind = "training") 
 def final_score(curve: Curve, share: float = 0.2, steps: int | None = None) -> float:
     """Mean return per episode over the last share of the steps; NaN if no episode ended there.
 
+    A run that diverged has no score, NaN, whatever its returns were before: they are not what its settings come to.
+
     Args:
         curve: a run.
         share: of its steps, in (0, 1].
@@ -130,17 +124,19 @@ def final_score(curve: Curve, share: float = 0.2, steps: int | None = None) -> f
     """
     rows = last_rows(curve, share, steps)
     weights = curve.episodes[rows]
+    if curve.diverged:
+        return float("nan")
     return float(np.average(curve.returns[rows], weights=weights)) if weights.sum() > 0 else float("nan")
 
 
 def area_under_curve(curve: Curve, steps: int | None = None) -> float:
     """Mean over steps of the return: each row stands for the steps since the last row in which an episode ended.
 
-    NaN if no episode ended.
+    NaN if no episode ended, or if the run diverged.
     """
     end = curve.last_step if steps is None else steps
     there = (curve.episodes > 0) & (curve.steps <= end)
-    if not there.any():
+    if curve.diverged or not there.any():
         return float("nan")
     spans = np.diff(curve.steps[there], prepend=0)
     return float(np.average(curve.returns[there], weights=spans))
@@ -156,8 +152,8 @@ def last_rows(curve: Curve, share: float, steps: int | None = None) -> NDArray[n
 
 
 def common_steps(curves: Iterable[Curve]) -> int:
-    """The number of steps all curves have: that of the shortest; curves without rows do not count."""
-    return min((curve.last_step for curve in curves if curve.last_step), default=0)
+    """The number of steps all curves have: that of the shortest; those without rows or diverged do not count."""
+    return min((curve.last_step for curve in curves if curve.last_step and not curve.diverged), default=0)
 
 
 def on_grid(curve: Curve, edges: Sequence[int] | NDArray[Any]) -> Array:
@@ -226,10 +222,16 @@ def _read(folder: Path, study: Study, scores: ScoreKind) -> Iterator[Curve]:
     for row in RunFolder(folder).metrics():
         lanes.setdefault(_lane_of(row, written, folder), []).append(row)
     for lane, rows in (lanes or {_lane_of({}, written, folder): []}).items():
-        rows = [row for row in rows if ("eval/episodic_return" in row) == (scores == "evaluation")]
+        # Only the first lane is evaluated: no other one is missed there when it diverges.
+        end = scores == "training" or lane == _lane_of({}, written, folder)
+        rows = [row for row in rows if _is_of(row, scores) or (end and row.get(LOST) is True)]
         settings = written | dict(zip(_LANE, lane, strict=True))
         settings |= {"lanes": 1, "learning_rates": (), "mass_penalties": ()}
         yield _curve(settings, rows, scores, folder, study, versions)
+
+
+def _is_of(row: Mapping[str, Any], scores: ScoreKind) -> bool:
+    return row.get(LOST) is not True and ("eval/episodic_return" in row) == (scores == "evaluation")
 
 
 def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
@@ -294,6 +296,7 @@ def _curve(
         study=study,
         versions=versions,
         protocol=protocol,
+        diverged=any(row.get(LOST) is True for row in rows),
     )
 
 

@@ -33,6 +33,8 @@ FEATURES: dict[str, Callable[[int, int], NDArray[np.float64]]] = {
     "random": lambda states, number: linear.random_features(states, number, seed=0),
 }
 
+_LAWS = 1000  # states whose laws are written out
+
 
 def named_process(name: str, policy: str, discount: float) -> MarkovRewardProcess:
     """A built-in example by its name, or a tabular Gymnasium environment by its id, under a policy."""
@@ -100,6 +102,7 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
         "weights": evaluation.weights.tolist(),
         "state_distribution": evaluation.problem.state_distribution.tolist(),
         "certificate": evaluation.certificate.to_dict(),
+        "laws": _most_visited(evaluation),
     }
     return [
         write_json(folder / "evaluation.json", _without_nan(content)),
@@ -215,11 +218,38 @@ def write_log_evaluation(found: LogEvaluation, folder: Path) -> list[Path]:
         "support_report": model.support_report_._asdict(),
         "certificate": model.certificate_._asdict() if model.certificate_ else None,
         "weights": model.weights_.tolist(),
+        "laws": _laws(np.arange(len(found.states)), model.predict_masses(found.states), model.predict(found.states)),
     }
     figure, ax = plots.new_figure(1)
     plots.draw_signed_masses(ax, model.support_.atoms, model.predict_masses(found.states).mean(axis=0))
     ax.set_title(f"Mean law of the return, first {len(found.states)} states of the log")
     return [write_json(folder / "evaluation.json", content), plots.save(figure, folder / "evaluation.png")]
+
+
+def _most_visited(evaluation: Evaluation) -> dict[str, Any]:
+    """The laws of the states that are visited most, for `cramerl watch`."""
+    visited = evaluation.problem.state_distribution
+    rows = np.sort(np.argsort(-visited, kind="stable")[:_LAWS])
+    offset = 1 / evaluation.support.num_atoms if evaluation.problem.normalisation == "affine" else 0.0
+    masses = evaluation.problem.features[rows] @ evaluation.weights + offset
+    return _laws(rows, masses, evaluation.values[rows], visited[rows])
+
+
+def _laws(
+    states: NDArray[Any], masses: NDArray[Any], means: NDArray[Any], visited: NDArray[Any] | None = None
+) -> dict[str, Any]:
+    """Laws of some states as plain values, to six digits."""
+    shares = np.full(len(states), 1 / len(states)) if visited is None else visited
+
+    def rounded(values: NDArray[Any]) -> list[float]:
+        return [float(f"{value:.6g}") for value in values]
+
+    return {
+        "states": states.tolist(),
+        "means": rounded(means),
+        "visited": rounded(shares),
+        "masses": [rounded(row) for row in masses],
+    }
 
 
 def _without_nan(content: Any) -> Any:

@@ -83,6 +83,14 @@ def draw_levels(ax: Any, levels: Any, colours: Any) -> Any:
     return ax
 
 
+def draw_lost(ax: Any, values: Any, colour: str) -> Any:
+    """Crosses at the bottom, at settings for which there is no score."""
+    if not len(values):  # an empty line would still move the limits
+        return ax
+    ax.plot(values, [0.02] * len(values), "x", color=colour, transform=ax.get_xaxis_transform(), clip_on=False)
+    return ax
+
+
 def new_figure(columns: int, *, rows: int = 1, height: float = 3.6, width: float = 5.0) -> tuple[Any, Any]:
     """A figure of plain axes side by side, in rows of ``height`` inches, outside pyplot's global state."""
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,12 +101,21 @@ class RunFolder:
         """Add lines."""
         _append(self.path / METRICS, rows)
 
-    def describe_weights(self, step: int, lanes: list[dict[str, Any]], arrays: list[dict[str, np.ndarray]]) -> None:
-        """Write the shapes and each lane's norms of the final weights: enough to compare two runs."""
+    def describe_weights(
+        self,
+        step: int,
+        lanes: list[dict[str, Any]],
+        arrays: list[dict[str, np.ndarray]],
+        lost: Collection[int] = (),
+    ) -> None:
+        """Write the shapes and each lane's norms of the final weights: enough to compare two runs.
+
+        Lanes that are lost have none: null.
+        """
         shapes = {_plain(name): "x".join(map(str, array.shape)) for name, array in arrays[0].items()}
         norms = [
-            lane | {_plain(name): float(f"{np.linalg.norm(array):.7g}") for name, array in one.items()}
-            for lane, one in zip(lanes, arrays, strict=True)
+            lane | {_plain(name): None if number in lost else _norm(array) for name, array in one.items()}
+            for number, (lane, one) in enumerate(zip(lanes, arrays, strict=True))
         ]
         write_json(self.path / WEIGHTS, {"step": step, "shapes": shapes, "norms": norms})
 
@@ -161,6 +170,12 @@ def versions() -> dict[str, Any]:
 def _plain(name: str) -> str:
     """``['conv1']['bias']`` -> ``conv1/bias``."""
     return name.strip("[']").replace("']['", "/")
+
+
+def _norm(array: np.ndarray) -> float | None:
+    """In seven digits; None where squares overflow, for JSON has no infinity."""
+    norm = np.linalg.norm(array)
+    return float(f"{norm:.7g}") if np.isfinite(norm) else None
 
 
 def _append(file: Path, rows: list[dict[str, Any]]) -> None:

@@ -180,9 +180,12 @@ def _rates(summary: Summary, seed: int) -> Figure:
             aside = 1.03 ** (summary.series.index(series) - len(summary.series) / 2)
             found = [(value * aside, cell) for value, cell in found]  # so that intervals stand beside each other
             _draw_tried(ax, found, seed, series.label, _colour(series), _style(summary, series))
+            lost = summary.lost_along(series, env, lambda cell: cell.setting("learning_rate"))
+            plots.draw_lost(ax, [value * aside for value in lost], _colour(series))
         ax.set(xscale="log", xlabel="learning rate", ylabel=f"score, last {share_in_words(summary.share)}")
     _legend(figure, axes)
     caption = f"Mean score over seeds with its 95 % bootstrap interval; whatever else was tried is {_SWEEP_MARK}."
+    caption += " A cross at the bottom: runs diverged." if summary.lost else ""
     return Figure("rates", "Sensitivity to the learning rate", caption, figure)
 
 
@@ -195,6 +198,8 @@ def _penalties(summary: Summary, seed: int) -> Figure:
                 found = summary.best_along(series, env, _penalty_if(kind))
                 found = [(value, cell) for value, cell in found if value >= 0]
                 _draw_tried(ax, found, seed, f"{series.label}, {kind}", colour, _style(summary, series))
+                lost = summary.lost_along(series, env, _penalty_if(kind))
+                plots.draw_lost(ax, [value for value in lost if value >= 0], colour)
         positive = [cell.penalty for cell in summary.points if cell.series.agent == "s51" and cell.penalty > 0]
         ax.set_xscale("symlog", linthresh=min(positive, default=1.0))
         ax.set(xlabel="lambda (orthonormal)", ylabel=f"score, last {share_in_words(summary.share)}")

@@ -166,7 +166,9 @@ def _rates(summary: Summary, seed: int) -> Table:
             found = summary.best_along(series, env, lambda cell: cell.setting("learning_rate"))
             if len(found) > 1:
                 rate, best = max(found, key=lambda item: item[1].mean)
-                others = ", ".join(f"{value:g}: {number(cell.mean)}" for value, cell in found)
+                lost = summary.lost_along(series, env, lambda cell: cell.setting("learning_rate"))
+                tried = [(value, number(cell.mean)) for value, cell in found] + [(value, "diverged") for value in lost]
+                others = ", ".join(f"{value:g}: {words}" for value, words in sorted(tried))
                 at_edge = "yes" if rate in (found[0][0], found[-1][0]) else "no"
                 rows.append([env, series.label, f"{rate:g}", interval(mean_interval(best, seed)), others, at_edge])
     columns = ["game", "agent", "best rate", "score there", "score by rate", "at the edge"]

@@ -39,8 +39,8 @@ class Cell:
     Attributes:
         series: whose they are.
         env: the game.
-        curves: the runs that have a score.
-        scores: (runs,) their final scores.
+        curves: the runs that have a score, or that diverged.
+        scores: (runs,) their final scores, NaN where one diverged.
         steps: where they are taken to end.
         tried: how many settings of this series and game were tried.
     """
@@ -56,6 +56,11 @@ class Cell:
     def mean(self) -> float:
         """Mean score over seeds."""
         return float(self.scores.mean())
+
+    @property
+    def diverged(self) -> int:
+        """How many of its runs diverged."""
+        return sum(curve.diverged for curve in self.curves)
 
     def setting(self, name: str) -> Any:
         """A setting all its runs share."""
@@ -81,7 +86,8 @@ class Summary:
         games: environments in order.
         series: in order.
         cells: the best setting of each (series, game) that has a score.
-        points: every setting of each.
+        points: every setting of each of which no run diverged.
+        lost: every setting of each of which a run diverged: it has no mean, and is never the best.
         steps: by game, where runs are taken to end.
         protocols: by game, how it was played and scored.
         notes: sentences on what is missing or was chosen.
@@ -96,6 +102,7 @@ class Summary:
     series: list[Series]
     cells: dict[tuple[Series, str], Cell]
     points: list[Cell]
+    lost: list[Cell]
     steps: dict[str, int]
     protocols: dict[str, list[Protocol]]
     notes: list[str]
@@ -105,10 +112,15 @@ class Summary:
         """All runs that have a score."""
         return [curve for cell in self.points for curve in cell.curves]
 
+    def lost_along(self, series: Series, env: str, key: Any) -> list[Any]:
+        """The values of ``key(cell)``, in order, at which runs of a series on a game diverged and none is left."""
+        there = {key(cell) for cell in self.points if (cell.series, cell.env) == (series, env)}
+        return sorted({key(cell) for cell in self.lost if (cell.series, cell.env) == (series, env)} - there)
+
     def swept(self, name: str) -> bool:
         """Whether several values of a setting were tried for one series on one game."""
         values: dict[Any, set[Any]] = {}
-        for cell in self.points:
+        for cell in [*self.points, *self.lost]:
             if name == "learning_rate" or cell.series.agent == "s51":
                 values.setdefault((cell.series, cell.env), set()).add(cell.setting(name))
         return any(len(found) > 1 for found in values.values())
@@ -149,7 +161,9 @@ def summarise(curves: Sequence[Curve], *, share: float = 0.2, mix_protocols: boo
         title = f"{name}: {family}" if folders.count(folder) > 1 else name
         made.append(_summary(members, title, share, mix_protocols))
     if not any(summary.cells for summary in made):
-        raise ValueError(f"RUNS must have an episode that ended in the last {share:g} of the steps, no run has one")
+        lost = sum(cell.diverged for summary in made for cell in summary.lost)
+        none = f"no run has one ({lost} diverged)" if lost else "no run has one"
+        raise ValueError(f"RUNS must have an episode that ended in the last {share:g} of the steps, {none}")
     return sorted(made, key=lambda summary: summary.title)
 
 
@@ -221,8 +235,9 @@ def _summary(curves: list[Curve], title: str, share: float, mixed: bool) -> Summ
     steps = {env: common_steps(by_game[env]) for env in games}
     notes += [note for env in games for note in _note_lengths(env, by_game[env])]
     series_of = _series(curves, {curve.protocol for curve in curves} if mixed else set())
-    points, without = _cells(curves, series_of, steps, share)
-    notes += _note_without_score(without, share)
+    all_cells, without = _cells(curves, series_of, steps, share)
+    points, lost = ([cell for cell in all_cells if (cell.diverged > 0) == bad] for bad in (False, True))
+    notes += _note_without_score(without, share) + _note_lost(lost)
     cells: dict[tuple[Series, str], Cell] = {}
     for cell in points:
         best = cells.get((cell.series, cell.env))
@@ -238,7 +253,7 @@ def _summary(curves: list[Curve], title: str, share: float, mixed: bool) -> Summ
         notes.append(f"One seed: no interval. That is so for {single} of {len(points)} combinations of agent and game.")
     series = sorted({cell.series for cell in points}, key=lambda one: (_place(one.agent), one.variant))
     games = [env for env in games if any(cell.env == env for cell in points)]
-    return Summary(study, title, family, share, mixed, games, series, cells, points, steps, protocols, notes)
+    return Summary(study, title, family, share, mixed, games, series, cells, points, lost, steps, protocols, notes)
 
 
 def _place(agent: str) -> tuple[int, str]:
@@ -294,7 +309,7 @@ def _cells(
     cells, without = [], []
     for (series, env, _), members in groups.items():
         scores = np.array([final_score(curve, share, steps[env]) for curve in members])
-        there = np.isfinite(scores)
+        there = np.isfinite(scores) | np.array([curve.diverged for curve in members])
         without += [curve for curve, ok in zip(members, there, strict=True) if not ok]
         if there.any():
             kept = tuple(curve for curve, ok in zip(members, there, strict=True) if ok)
@@ -309,8 +324,9 @@ def _note_empty(curves: Iterable[Curve]) -> list[str]:
 
 
 def _note_lengths(env: str, curves: list[Curve]) -> list[str]:
+    curves = [curve for curve in curves if not curve.diverged]
     lengths = [curve.last_step for curve in curves]
-    if max(lengths) <= 1.01 * min(lengths):
+    if not lengths or max(lengths) <= 1.01 * min(lengths):
         return []
     shortest = curves[int(np.argmin(lengths))]
     return [
@@ -322,6 +338,18 @@ def _note_lengths(env: str, curves: list[Curve]) -> list[str]:
 def _note_without_score(curves: list[Curve], share: float) -> list[str]:
     names = [f"{curve.agent} on {curve.env}, seed {curve.seed}" for curve in curves]
     return [f"No score, for no episode ended in the last {share:g} of the steps: {_some(names)}."] if names else []
+
+
+def _note_lost(cells: list[Cell]) -> list[str]:
+    if not cells:
+        return []
+    names = []
+    for cell in cells:
+        swept = cell.curves[0].learned_with
+        words = [f"{name} {_word(swept[name])}" for name in SWEPT if name in swept]
+        runs = f"{cell.diverged} of {len(cell.curves)} seeds"
+        names.append(f"{cell.series.label} on {cell.env} with {', '.join(words)} ({runs})")
+    return [f"Diverged, so that there is no score and the setting is not chosen: {_some(names)}."]
 
 
 def _some(names: list[str], most: int = 5) -> str:

@@ -16,26 +16,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl._files import write_json
-from cramerl.study.config import TrainConfig
-from cramerl.study.records import CONFIG, METRICS, SPEC, TIMING, VERSIONS, RunFolder, read_object
+from cramerl.study.config import TrainConfig, concerns
+from cramerl.study.lanes import LOST, lost_lanes
+from cramerl.study.records import CONFIG, METRICS, SPEC, TIMING, VERSIONS, WEIGHTS, RunFolder, read_object
 from cramerl.study.sweep_plan import (
     AXES,
     Cell,
     Identity,
     Sweep,
     cells_of,
-    concerns,
     identity,
     require_consistent,
     resume_arguments,
-    single_runs,
     train_arguments,
     wanted_runs,
 )
 
 RECORD, LOGS = "sweep.json", "logs"
 _FORMAT = 1
-_OURS = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, "checkpoints", "tensorboard", ".lock"}
+_OURS = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, WEIGHTS, "checkpoints", "tensorboard", ".lock"}
 _ROW_BYTES = 4096  # more than a line of a log has
 
 
@@ -46,8 +45,9 @@ class Found(NamedTuple):
         folder: below the folder of the sweep.
         config: its settings.
         step: agent steps that are logged.
-        finished: everything its settings ask for is logged.
+        finished: everything its settings ask for is logged, of each lane to the end or to where it was lost.
         has_checkpoint: there is something to go on from.
+        lost: numbers of the lanes whose loss or weights were not finite any more.
     """
 
     folder: str
@@ -55,6 +55,7 @@ class Found(NamedTuple):
     step: int
     finished: bool
     has_checkpoint: bool
+    lost: list[int]
 
 
 class Job(NamedTuple):
@@ -102,14 +103,25 @@ def survey(out: Path) -> list[Found]:
 def look_at(folder: Path) -> Found:
     """One cell."""
     config = read_object(folder / CONFIG, TrainConfig.from_json)
-    lanes = len(config.lane_settings)
-    rows = _last_rows(folder / METRICS, lanes + 1)
+    lanes = config.lane_settings
+    rows = _last_rows(folder / METRICS, len(lanes) + 1)
     step = max((row["step"] for row in rows), default=0)
     last = [row for row in rows if row["step"] == step]
     lines = sum("charts/epsilon" in row for row in last)
-    evaluated = not config.eval_episodes or any("eval/episodic_return" in row for row in last)
-    finished = step >= config.steps and lines == lanes and evaluated
-    return Found(str(folder), config, step, finished, any(folder.glob("checkpoints/*/manifest.json")))
+    lost = _lost(folder, lanes) if lines < len(lanes) > 1 else []
+    evaluated = not config.eval_episodes or 0 in lost or any("eval/episodic_return" in row for row in last)
+    at_end = step >= config.steps or len(lost) == len(lanes)
+    finished = at_end and lines + len(lost) == len(lanes) and evaluated
+    return Found(str(folder), config, step, finished, any(folder.glob("checkpoints/*/manifest.json")), lost)
+
+
+def _lost(folder: Path, lanes: list[dict[str, Any]]) -> list[int]:
+    """Numbers of the lanes that a log says are lost, anywhere in it."""
+    if not (folder / METRICS).exists():
+        return []
+    with (folder / METRICS).open(encoding="utf-8", errors="replace") as log:
+        rows = [json.loads(line) for line in log if f'"{LOST}": true' in line and line.endswith("\n")]
+    return lost_lanes(rows, lanes)
 
 
 def last_speed(folder: Path) -> tuple[int, float]:
@@ -226,7 +238,7 @@ def _holders(runs: list[TrainConfig], found: list[Found]) -> tuple[list[tuple[Fo
     """The cells that hold runs, each with the steps it is to have (no fewer than it has), and runs that none holds."""
     holder_of: dict[Identity, int] = {}
     for number, cell in sorted(enumerate(found), key=lambda pair: not pair[1].finished):
-        for run in single_runs(cell.config):
+        for run in cell.config.single_runs():
             holder_of.setdefault(identity(run), number)
     steps: dict[int, int] = {}
     missing = []

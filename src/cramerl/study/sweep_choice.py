@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cramerl.study.config import concerns
 from cramerl.study.curves import Curve, final_score, read_curves
 from cramerl.study.sweep import read_record, survey
-from cramerl.study.sweep_plan import AXES, concerns, single_runs
+from cramerl.study.sweep_plan import AXES
 
 _SHARE = 0.2  # of the steps, whose episodes are the final score
 
@@ -28,7 +29,7 @@ class Choice(NamedTuple):
         settings: the best variant's.
         score: its final score, a mean over seeds.
         seeds: those that chose.
-        others: final scores of the other variants, the best first; a variant that failed has none.
+        others: final scores of the other variants, the best first; a variant that failed or diverged has none.
     """
 
     agent: str
@@ -47,7 +48,7 @@ class Choice(NamedTuple):
 def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: Collection[int]) -> list[Choice]:
     """The best variant of each agent in each environment: highest mean over seeds of the final score.
 
-    A variant with a run that failed is not chosen. All others must be finished, with the same seeds.
+    A variant with a run that failed or diverged is not chosen. All others must be finished, with the same seeds.
 
     Args:
         folder: an earlier sweep.
@@ -60,7 +61,7 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
     record = read_record(folder)
     failed = {cell["folder"] for cell in record["cells"] if "failed" in cell}
     cells = {(folder / cell.folder).resolve(): cell for cell in survey(folder)}
-    lost = [run for cell in cells.values() if cell.folder in failed for run in single_runs(cell.config)]
+    lost = [run for cell in cells.values() if cell.folder in failed for run in cell.config.single_runs()]
     curves = [c for c in read_curves([folder]) if c.source.resolve() in cells]
     choices = []
     for agent in agents:
@@ -70,6 +71,7 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
                 raise ValueError(f"best-of must have {agent} on {env}, {folder} has not")
             names = _varied(its, record["axes"])
             gone = [_variant(vars(run), names) for run in lost if (run.agent, run.env) == (agent, env)]
+            gone += [_variant(curve.settings, names) for curve in its if curve.diverged]
             for curve in its:
                 cell = cells[curve.source.resolve()]
                 if not cell.finished and cell.folder not in failed:
@@ -97,7 +99,7 @@ def _choose(agent: str, env: str, curves: list[Curve], names: list[str], failed:
         variants.setdefault(_variant(curve.settings, names), []).append(curve)
     whole = {variant: its for variant, its in variants.items() if variant not in failed}
     if not whole:
-        raise ValueError(f"every variant of {agent} on {env} failed: there is nothing to choose from")
+        raise ValueError(f"every variant of {agent} on {env} failed or diverged: there is nothing to choose from")
     seeds = [sorted(curve.seed for curve in its) for its in whole.values()]
     if any(these != seeds[0] for these in seeds):
         raise ValueError(f"the variants of {agent} on {env} must have the same seeds to be compared, got {seeds}")

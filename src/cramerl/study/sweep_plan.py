@@ -14,23 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cramerl.study.config import AGENTS, TrainConfig
+from cramerl.study.config import ONLY_FOR, TrainConfig, concerns
 from cramerl.study.presets import preset
-
-_DISTRIBUTIONS = tuple(agent for agent in AGENTS if agent != "dqn")
-_ON_ATOMS = tuple(agent for agent in _DISTRIBUTIONS if agent != "qr")
-ONLY_FOR = {
-    "num_atoms": _DISTRIBUTIONS,
-    "v_min": _ON_ATOMS,
-    "v_max": _ON_ATOMS,
-    "mass_penalty": ("s51",),
-    "mass_penalty_scale": ("s51",),
-    "normalisation": ("s51",),
-    "dqn_loss": ("dqn",),
-    "quantile_threshold": ("qr",),
-    "sigma_spacings": ("hl_gauss",),
-}
-"""Agents that a setting means something to; to the others of a sweep it is not given."""
 
 _DEFAULTS = {setting.name: setting.default for setting in dataclasses.fields(TrainConfig)}
 # What does not change what is learned: a run that differs in these alone is the same run.
@@ -114,11 +99,6 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(sorted(seeds))
 
 
-def concerns(name: str, agent: str) -> bool:
-    """Whether a setting means something to an agent."""
-    return agent in ONLY_FOR.get(name, AGENTS)
-
-
 def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
     """The settings of every run, one seed each; settings that come to the same run count once."""
     runs: dict[Identity, TrainConfig] = {}
@@ -132,12 +112,6 @@ def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
                 run = dataclasses.replace(config, seed=seed)
                 runs.setdefault(identity(run), run)
     return list(runs.values())
-
-
-def single_runs(config: TrainConfig) -> list[TrainConfig]:
-    """The runs that the lanes of a program are."""
-    alone = {"lanes": 1, "learning_rates": (), "mass_penalties": ()}
-    return [dataclasses.replace(config, **(alone | lane)) for lane in config.lane_settings]
 
 
 def identity(run: TrainConfig) -> Identity:
@@ -163,7 +137,7 @@ def require_consistent(
     for run in runs:
         asked.setdefault((run.agent, run.env), []).append(identity(run))
     for folder, config in there.items():
-        old = identity(single_runs(config)[0])
+        old = identity(config.single_runs()[0])
         differences = [(_differences(old, run, varied), run) for run in asked.get((config.agent, config.env), [])]
         if not differences or not all(names for names, _ in differences):
             continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import signal
 import threading
 import time
@@ -16,6 +15,7 @@ import numpy as np
 
 from cramerl.study import building, loggers
 from cramerl.study.config import TrainConfig
+from cramerl.study.lanes import LOST, log_line, named_lanes, not_finite
 from cramerl.study.records import RunFolder
 
 
@@ -31,7 +31,7 @@ class Status(NamedTuple):
         steps: of the whole run.
         frames_per_step: emulator frames per step.
         steps_per_second: lately.
-        row: the last line of the log (of the first lane), or None.
+        row: the last line of the log (of the first lane that is not lost), or None.
         message: something to say once, or None.
     """
 
@@ -74,7 +74,8 @@ def train(config: TrainConfig, out: str | Path | None = None, *, report: Report 
         Where the run is and what it logged. Ctrl-C stops it cleanly with a checkpoint (``finished`` is then False).
 
     Raises:
-        Diverged: the loss is not a number any more; the last good checkpoint is kept.
+        Diverged: the loss is not a number any more, in all lanes; the last good checkpoint is kept. While other lanes
+            go on, one that is lost has a last line with ``"diverged": true``, and a status says so.
 
     Example:
         >>> import cramerl
@@ -141,6 +142,7 @@ class _Trainer:
         self.message: str | None = None
         self._clock, self._clock_step = time.perf_counter(), 0
         self._last_row: dict[str, Any] | None = None
+        self._lost: set[int] = set()  # lanes whose loss or weights are not finite any more
         self._speed = 0.0
         self._restored = False
 
@@ -188,6 +190,7 @@ class _Trainer:
             self.loop.write_rows(start, rows)
         state = self._trees.unflatten(self.loop.save(), saved.arrays)
         self.iteration = saved.info["iteration"]
+        self._lost = set(saved.info.get("lost", ()))
         self.loop.load(state, saved.info["counters"])
         self._restored = True
         self.folder.cut_metrics(saved.info["metrics_bytes"])
@@ -208,13 +211,12 @@ class _Trainer:
         return not stop() or self.loop.block == self.total_blocks
 
     def _log(self) -> None:
-        totals = self.loop.take_totals()
-        rows = [_row(self, lane, part) for lane, part in zip(self.config.lane_settings, totals, strict=True)]
-        self._require_finite(totals)
+        rows = self._rows(self.loop.take_totals())
         self._write(rows)
         now = time.perf_counter()
         speed = (self.step - self._clock_step) * len(self.config.lane_settings) / max(now - self._clock, 1e-9)
-        self._clock, self._clock_step, self._speed, self._last_row = now, self.step, speed, rows[0]
+        self._clock, self._clock_step, self._speed = now, self.step, speed
+        self._last_row = next(row for row in rows if LOST not in row)
         timing = {
             "step": self.step,
             "charts/SPS": speed,
@@ -231,23 +233,56 @@ class _Trainer:
             for row in rows:
                 logger.log(row)
 
-    def _require_finite(self, totals: list[Any]) -> None:
-        bad = [int(part.info.first_bad) for part in totals if part.info.first_bad >= 0]
+    def _rows(self, totals: list[Any]) -> list[dict[str, Any]]:
+        """A line for each lane that was not lost before; Diverged where none is left."""
+        lanes, schedule = self.config.lane_settings, self.loop.schedule
+        bad, updates = self._newly_bad(totals), int(schedule.updates_before(self.loop.block))
+        place = {"step": self.step, "frames": self.step * self.loop.spec.frames_per_step, "iteration": self.iteration}
+        exploration, rows = schedule.exploration(np.float32(self.step)), []
+        for number, (lane, part) in enumerate(zip(lanes, totals, strict=True)):
+            if number in bad:
+                rows.append({**place, **lane, LOST: True})
+            elif number not in self._lost:
+                rows.append(log_line(place | lane, part, exploration, updates))
+        if len(self._lost) + len(bad) == len(lanes):
+            if len(lanes) > 1:
+                self._write(rows)  # a log of several lanes says of each of them what became of it
+            raise Diverged(self._diverged(bad))
         if bad:
-            raise Diverged(self._diverged(min(bad)))
-        if not all(np.isfinite(x).all() for x in self._trees.flatten(self.loop.all_params).values()):
-            raise Diverged(self._diverged(int(self.loop.schedule.updates_before(self.loop.block)) - 1, "weights are"))
+            self._write_off(bad)
+        return rows
 
-    def _diverged(self, update: int, what: str = "loss is") -> str:
-        step = (update + 1) * self.config.update_period_steps + self.loop.schedule.first_learning_block * (
-            self.loop.schedule.steps_per_block
+    def _newly_bad(self, totals: list[Any]) -> dict[int, tuple[int, str]]:
+        """Lanes that were not lost before, with the update at which they were and what is not finite."""
+        weights = self._trees.flatten(self.loop.all_params).values()
+        bad = not_finite(totals, weights, int(self.loop.schedule.updates_before(self.loop.block)))
+        return {lane: found for lane, found in bad.items() if lane not in self._lost}
+
+    def _write_off(self, bad: dict[int, tuple[int, str]]) -> None:
+        """Go on without these lanes. They are computed all the same, but nothing is logged of them any more."""
+        self._lost |= bad.keys()
+        lanes = self.config.lane_settings
+        update, what = min(bad.values())
+        words = (
+            f"lost {'lane' if len(bad) == 1 else 'lanes'} {named_lanes(lanes, bad)}: the {what} not finite at update "
+            f"{update}, near step {self._step_of(update)}; {len(lanes) - len(self._lost)} of {len(lanes)} lanes go on"
         )
+        self.message = words if self.message is None else f"{self.message}; {words}"
+
+    def _diverged(self, bad: dict[int, tuple[int, str]]) -> str:
+        update, what = max(bad.values())
         saved = self.store.latest() if self.config.checkpoints == "full" else None
         kept = f"the last good checkpoint is at step {saved.info['step']}" if saved else "there is no checkpoint"
+        number = len(self.config.lane_settings)
+        lanes = f"all {number} lanes are lost, the last of them because " if number > 1 else ""
         return (
-            f"the {what} not finite at update {update}, near step {step}; {kept} in {self.folder.path}. "
-            "A smaller learning_rate may help"
+            f"{lanes}the {what} not finite at update {update}, near step {self._step_of(update)}; {kept} in "
+            f"{self.folder.path}. A smaller learning_rate may help"
         )
+
+    def _step_of(self, update: int) -> int:
+        schedule = self.loop.schedule
+        return (update + 1) * self.config.update_period_steps + schedule.first_learning_block * schedule.steps_per_block
 
     def _end_iteration(self, *, last: bool) -> None:
         self.iteration += 1
@@ -262,7 +297,7 @@ class _Trainer:
         self._save()
 
     def _evaluate(self) -> None:
-        if not self.config.eval_episodes:
+        if not self.config.eval_episodes or 0 in self._lost:  # the first lane is the one that is evaluated
             return
         from cramerl.deep.agent import play_episodes
 
@@ -288,10 +323,11 @@ class _Trainer:
             "counters": self.loop.counters,
             "settings": self.config.to_json(),
             "can_go_on": can_go_on,
+            "lost": sorted(self._lost),
             "metrics_bytes": self.folder.metrics_size(settle=True),
         }
         if self.config.checkpoints == "weights":
-            self.store.save(info, self._trees.flatten(self.loop.params))
+            self.store.save(info, self._trees.flatten(self.loop.all_params))
             return
         row, capacity = self.loop.row, self.loop.schedule.replay_rows
         live = (max(0, row - capacity), row)
@@ -303,10 +339,12 @@ class _Trainer:
         lanes, arrays = self.config.lane_settings, self._trees.flatten(self.loop.all_params)
         many = len(lanes) > 1
         each = [{k: array[i] if many else array for k, array in arrays.items()} for i in range(len(lanes))]
-        self.folder.describe_weights(self.step, lanes, each)
+        self.folder.describe_weights(self.step, lanes, each, self._lost)
 
     def _paused(self) -> Run:
-        self._require_finite(self.loop.peek_totals())
+        bad = self._newly_bad(self.loop.peek_totals())
+        if bad and len(self._lost) + len(bad) == len(self.config.lane_settings):
+            raise Diverged(self._diverged(bad))
         if self.config.checkpoints == "full" and self.loop.can_pause:
             self._save()
         elif self.config.checkpoints == "full":
@@ -338,34 +376,6 @@ def _require_same(config: dict[str, Any], saved: dict[str, Any], folder: Path) -
                 f"{folder} has {name} = {value!r} in config.json, but its checkpoint was made with "
                 f"{saved.get(name)!r}; put it back, or train a new run"
             )
-
-
-def _row(trainer: _Trainer, lane: dict[str, Any], totals: Any) -> dict[str, Any]:
-    """One line of the log."""
-    step, schedule = trainer.step, trainer.loop.schedule
-    row: dict[str, Any] = {
-        "step": step,
-        "frames": step * trainer.loop.spec.frames_per_step,
-        "iteration": trainer.iteration,
-        **lane,
-        "charts/episodes": int(totals.episodes),
-        "charts/epsilon": _short(schedule.exploration(np.float32(step))),
-    }
-    if totals.episodes:
-        row["charts/episodic_return"] = _short(totals.returns / totals.episodes)
-        row["charts/episodic_length"] = _short(totals.lengths / totals.episodes)
-    if totals.blocks:
-        tags = {"losses/loss": "loss", "losses/q_values": "q_values"}
-        tags |= {f"dist/{name}": name for name in ("mass", "negative_mass", "clipped_mass")}
-        values = {tag: _short(getattr(totals.info, name) / totals.blocks) for tag, name in tags.items()}
-        row |= {tag: value for tag, value in values.items() if math.isfinite(value)}  # dqn and qr have no masses
-        row["charts/updates"] = int(schedule.updates_before(trainer.loop.block))
-    return row
-
-
-def _short(value: Any) -> float:
-    """In the digits single precision has, which keeps logs small."""
-    return float(str(np.float32(value)))
 
 
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:

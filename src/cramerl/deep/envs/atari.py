@@ -54,6 +54,7 @@ class AtariEnvs:
         fire_reset: whether to press fire at the start of a game that needs it.
         full_action_space: all 18 actions in place of the game's own.
         num_threads: of the emulator; 0 leaves it to ALE.
+        skip: environments of the same run before these; those of all get the same seeds however they are grouped.
     """
 
     def __init__(
@@ -68,11 +69,13 @@ class AtariEnvs:
         fire_reset: bool = False,
         full_action_space: bool = False,
         num_threads: int = 0,
+        skip: int = 0,
     ):
         game = game_name(name)
         if game is None:
             raise ValueError(f"env must be an Atari game such as 'pong' or 'ALE/Pong-v5', got {name!r}{_near(name)}")
         self.num_envs = require_count("num_envs", num_envs, 1)
+        self._skip = require_count("skip", skip, 0)
         self._life_loss_ends = bool(life_loss_ends)
         self._envs: AtariVectorEnv | None = AtariVectorEnv(
             game,
@@ -107,7 +110,7 @@ class AtariEnvs:
 
     def reset(self, seed: int) -> np.ndarray:
         """Start all games anew; see `HostEnvs`."""
-        seeds = env_seeds(seed, self.num_envs)
+        seeds = env_seeds(seed, self._skip + self.num_envs)[self._skip :]
         frames, info = self._open().reset(seed=seeds.astype(np.int64))
         self._lives, self._ended = info["lives"], np.zeros(self.num_envs, bool)
         return frames[:, 0]

@@ -1,0 +1,34 @@
+#!/bin/sh
+# The study's data, in the order in which it is worth having. Every line is a sweep that does what is missing: run this
+# again to go on, with more seeds, games or steps to extend it. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8,
+# see docs/sweeps.md); MINUTES is the time for each sweep.
+#
+#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|atari ...]
+set -eu
+cd "$(dirname "$0")/.."
+GAMES=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar,Pong-misc
+AGENTS=dqn,c51,s51,u51,qr
+common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} --minutes ${MINUTES:-100000}"
+
+for part in ${*:-rates report penalties variants atari}; do
+    case $part in
+    rates) # which learning rate, with seeds of its own
+        cramerl sweep results/minatar-rates --agents $AGENTS --envs $GAMES --seeds 1000-1002 \
+            --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 1e6 $common ;;
+    report) # fresh seeds at the chosen rates
+        cramerl sweep results/minatar --agents $AGENTS --envs $GAMES --seeds 0-11 --best-of results/minatar-rates \
+            --steps 2e6 $common ;;
+    penalties) # the paper's sweep of lambda, in both conventions and both normalisations
+        cramerl sweep results/minatar-penalties --agents s51 --envs Breakout-MinAtar,Asterix-MinAtar --seeds 2000-2002 \
+            --mass-penalties 0,0.25,1,10,20,100 --mass-penalty-scale orthonormal,total --normalisation after,before \
+            --steps 1e6 $common ;;
+    variants) # how far U51 can be taken
+        cramerl sweep results/minatar-u51 --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
+            --seeds 3000-3002 --learning-rates 1e-4,3e-4 --base-law uniform,zero --mean-weight 0,0.1,1 --steps 1e6 $common ;;
+    atari) # the paper's figure: ten million frames of each game, one run at a time
+        cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
+            --seeds 0 --preset paper --num-envs 128 --steps 2500000 --log-steps 25000 --checkpoints none --jobs 1 \
+            --minutes "${MINUTES:-100000}" ;;
+    *) echo "parts are rates, report, penalties, variants and atari; got $part" >&2; exit 2 ;;
+    esac
+done

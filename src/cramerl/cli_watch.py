@@ -1,0 +1,210 @@
+"""The command `cramerl watch`: trained agents in, a page, a video, a picture or live play out."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cramerl.cli_agents import integer_from, require_deep_libraries, require_library, show_progress
+
+if TYPE_CHECKING:
+    from cramerl.study.watch.recording import Recording
+
+# As in cramerl.study.watch.moments, which would be slow to import for a help text.
+_PHENOMENA = ("double-negative", "compensation", "noise", "disagreement")
+
+WATCH_EXAMPLES = """\
+examples:
+  cramerl watch runs/s51                              one episode, into out/watch.html
+  cramerl watch runs/s51 runs/c51 --find compensation both agents on the same frames, opened at the strongest moment
+  cramerl watch runs/s51 --video out/s51.mp4          the paper's kind of video (or .gif)
+  cramerl watch runs/s51 runs/c51 --picture t=123 --picture-out out/figure2.pdf
+  cramerl watch runs/s51 --serve                      live play in the browser
+  cramerl watch out/evaluate                          the states that cramerl evaluate looked at
+
+The page is one file and needs no network. Space plays, arrows step, [ and ] jump between the moments found, and
+PAGE#t=123 opens at step 123. docs/watch.md says how the moments are measured.
+"""
+
+
+def add_watch_command(commands: Any) -> None:
+    """Add watch to the command line."""
+    watch = commands.add_parser(
+        "watch",
+        help="see what an agent believes while it plays: page, video, picture, live",
+        description="Play an episode with a trained agent and show the law of the return it predicts for every action,"
+        "\nnegative mass in its own colour. Further runs judge the same frames, the first one plays.",
+        epilog=WATCH_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = watch.add_argument
+    add("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs or exports; or one of cramerl evaluate")
+    add("--out", type=Path, metavar="FILE", help="the page (default: out/watch.html, unless only others are asked for)")
+    add("--episodes", type=integer_from(1), default=1, metavar="N", help="how many (default: %(default)s)")
+    add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="of environment and actions (default: %(default)s)")
+    add("--epsilon", type=_share, metavar="X", help="share of random actions (default: the first run's eval_epsilon)")
+    add("--max-steps", type=integer_from(1), metavar="N", help="stop after N steps (default: at the episode's end)")
+    add("--find", choices=_PHENOMENA, help="mark the moments that show it most, and open at the strongest")
+    add("--video", type=Path, metavar="FILE", help="also a video, .mp4 or .gif")
+    add("--fps", type=integer_from(1, 120), default=15, help="steps a second, video and live (default: %(default)s)")
+    add("--picture", type=_place, metavar="t=N", help="also a picture of step N, or 'found': the strongest moment")
+    add("--picture-out", type=Path, metavar="FILE", help=".pdf, .png or .svg (default: out/watch.png)")
+    add("--serve", action="store_true", help="play live, on a page at this machine's loopback address")
+    add("--port", type=integer_from(0, 65535), default=8051, help="of --serve; 0 finds one (default: %(default)s)")
+    watch.set_defaults(run=_watch)
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number in [0, 1], got {text!r}")
+    return value
+
+
+def _place(text: str) -> int | str:
+    match = re.fullmatch(r"(?:t=)?(\d+)", text)
+    if match is None and text != "found":
+        raise argparse.ArgumentTypeError(f"must be t=N, a step of the recording, or 'found', got {text!r}")
+    return int(match[1]) if match else text
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from cramerl.study.watch.process import is_evaluation
+
+    _check(options)
+    evaluated = [run for run in options.runs if is_evaluation(run)]
+    if evaluated:
+        return _watch_process(options, evaluated[0])
+    from cramerl.study import agents
+
+    for run in options.runs:
+        agents.load_config(run)  # says what is wrong before libraries are loaded for seconds
+    require_deep_libraries()
+    return _serve(options) if options.serve else _watch_agents(options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Everything that can be wrong before an episode is played for minutes."""
+    from cramerl.study.watch import picture, video
+
+    if options.picture_out and options.picture is None:
+        raise ValueError("--picture-out needs --picture t=N, the step to draw")
+    if options.picture == "found" and options.find is None:
+        raise ValueError("--picture found needs --find, the phenomenon to look for")
+    if options.find == "disagreement" and len(options.runs) < 2:
+        raise ValueError("--find disagreement needs two runs or more, got one")
+    if options.picture is not None:
+        require_library("matplotlib", "plot")
+        options.picture_out = options.picture_out or Path("out/watch.png")
+        picture.require_suffix("--picture-out", options.picture_out, picture.SUFFIXES)
+    if options.video:
+        picture.require_suffix("--video", options.video, video.SUFFIXES)
+        require_library("PIL", "watch")
+        if options.video.suffix.lower() == ".mp4":
+            require_library("av", "watch")
+    if options.out is None and options.video is None and options.picture is None:
+        options.out = Path("out/watch.html")
+    for path in (options.out, options.video, options.picture_out):
+        _require_writable(path)
+
+
+def _require_writable(path: Path | None) -> None:
+    """Make the folder now: what cannot be written should not be played first."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"the file to write must not be a folder, got {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    probe = path.with_name(f".{path.name}-probe")
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(
+            f"the file to write must be in a folder that can be written to, got {path}: {error}"
+        ) from error
+
+
+def _watch_process(options: argparse.Namespace, folder: Path) -> int:
+    from cramerl.study.watch.process import read_evaluation
+
+    if len(options.runs) > 1:
+        raise ValueError(f"an evaluation is watched alone, got {folder} and {len(options.runs) - 1} more")
+    if options.serve:
+        raise ValueError(f"--serve needs an agent that plays, {folder} holds the evaluation of a process")
+    _write(options, read_evaluation(folder))
+    return 0
+
+
+def _watch_agents(options: argparse.Namespace) -> int:
+    from cramerl.study.watch.playing import load_watched, record
+
+    show_progress("loading ...")
+    recording = record(
+        load_watched(options.runs),
+        episodes=options.episodes,
+        epsilon=options.epsilon,
+        seed=options.seed,
+        max_steps=options.max_steps,
+        tell=show_progress,
+    )
+    print(f"{recording.title}: {'; '.join(recording.facts)}")
+    _write(options, recording)
+    return 0
+
+
+def _write(options: argparse.Namespace, recording: Recording) -> None:
+    from cramerl.study.watch import moments, page, picture, video
+
+    found: list[int] = []
+    if options.find:
+        score = moments.require_phenomenon(options.find, moments.scores(recording))
+        found = moments.find(score)
+        _print_moments(options.find, recording.unit, found, score)
+    step = options.picture
+    if step == "found":
+        if not found:
+            raise ValueError(f"--picture found: no {recording.unit} shows {options.find}")
+        step = found[0]
+    if step is not None:
+        print(f"wrote {picture.write_picture(recording, step, options.picture_out)}")
+    if options.video:
+        print(f"wrote {video.write_video(recording, options.video, fps=options.fps, tell=show_progress)}")
+    if options.out:
+        show_progress("packing ...")
+        path = page.write_page(recording, options.out, find=options.find)
+        show_progress("")
+        print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+def _print_moments(name: str, unit: str, found: list[int], score: Any) -> None:
+    if not found:
+        print(f"{name}: no {unit} shows it")
+        return
+    each = ", ".join(f"t={step} ({score[step]:.3g})" for step in found)
+    print(f"{name}, the strongest first: {each}")
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from cramerl.study.watch import serving
+    from cramerl.study.watch.playing import Player, load_watched
+
+    with serving.LiveServer(options.port) as server:
+        show_progress("loading ...")
+        player = Player(load_watched(options.runs), epsilon=options.epsilon, seed=options.seed)
+        server.live = serving.Live(player, options.fps)
+        show_progress("")
+        print(f"live at {server.address}  (Ctrl-C ends it)", flush=True)
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            print("\nstopped", file=sys.stderr)
+        finally:
+            server.live.close()
+    return 0

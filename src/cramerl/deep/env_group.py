@@ -1,0 +1,105 @@
+"""Environments that are stepped together, what is seen in them now, and the episodes they finish."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cramerl.deep.envs.base import FrameStack, HostEnvs, Step
+
+
+class Outcome(NamedTuple):
+    """What came of the last row's actions, not yet in the replay."""
+
+    actions: Any
+    rewards: Any
+    terminated: Any
+
+
+class Finished(NamedTuple):
+    """Episodes that ended in one step: how many, their returns and lengths summed."""
+
+    episodes: int
+    returns: float
+    lengths: int
+
+
+class EnvGroup:
+    """Some of a run's environments.
+
+    While one group is stepped, in a thread of its own, actions are chosen for another: the emulator need not wait.
+
+    Args:
+        envs: the environments.
+        column: of the first of them among all environments of the run.
+        in_thread: step them in a thread.
+
+    Attributes:
+        frames: seen now.
+        first: whether they start an episode.
+        last: whether they end one.
+        outcome: of the last actions.
+    """
+
+    def __init__(self, envs: HostEnvs, column: int, *, in_thread: bool):
+        self.envs, self.column, self.num_envs = envs, column, envs.num_envs
+        self._thread = ThreadPoolExecutor(1) if in_thread else None
+        self._running: Future[Step] | None = None
+        self._done: Step | None = None
+        self.outcome = self._nothing()
+
+    @property
+    def columns(self) -> slice:
+        """Their place among all environments of the run."""
+        return slice(self.column, self.column + self.num_envs)
+
+    def reset(self, seed: int) -> None:
+        """Start all anew."""
+        self.frames = self.envs.reset(seed)
+        self.first, self.last = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
+        self.outcome = self._nothing()
+        self._returns, self._lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
+        self._stack = FrameStack(self.envs.spec, self.num_envs)
+
+    def stacked(self) -> np.ndarray:
+        """What is seen now with its past; to be asked for once after each step."""
+        return self._stack.push(self.frames, self.first)
+
+    def start(self, actions: np.ndarray) -> None:
+        """Begin a step; `finish` waits for it."""
+        self.outcome = self.outcome._replace(actions=actions)
+        if self._thread is None:
+            self._done = self.envs.step(actions)
+        else:
+            self._running = self._thread.submit(self.envs.step, actions)
+
+    def finish(self) -> Finished | None:
+        """Wait for the step that was begun, if any; the episodes it ended, or None."""
+        if self._running is not None:
+            self._done, self._running = self._running.result(), None
+        if self._done is None:
+            return None
+        step, self._done = self._done, None
+        self.outcome = Outcome(self.outcome.actions, step.rewards, step.terminated)
+        self.frames, self.first, self.last = step.frames, step.first, step.ended
+        self._returns += step.rewards
+        # The first frame of an episode took no step; the first frame of a life did.
+        self._lengths += ~(step.first & ~step.terminated)
+        ended = step.ended
+        if not ended.any():
+            return None
+        finished = Finished(int(ended.sum()), float(self._returns[ended].sum()), int(self._lengths[ended].sum()))
+        self._returns[ended] = self._lengths[ended] = 0
+        return finished
+
+    def close(self) -> None:
+        """Close the environments, after the step that was begun."""
+        if self._thread is not None:
+            self._thread.shutdown()
+        self.envs.close()
+
+    def _nothing(self) -> Outcome:
+        size = self.num_envs
+        return Outcome(np.zeros(size, np.int32), np.zeros(size, np.float32), np.zeros(size, bool))

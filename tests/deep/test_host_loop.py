@@ -1,0 +1,109 @@
+"""How the work is spread (groups of environments, a thread that launches updates) does not change what is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from cramerl.deep.envs.atari import AtariEnvs
+from cramerl.deep.host_loop import HostLoop
+from cramerl.deep.schedule import Schedule
+from cramerl.study import building
+from cramerl.study.presets import preset
+
+pytestmark = pytest.mark.usefixtures("cache", "whole_process_lenient")
+CONFIG = preset("smoke", "s51", "pong", network="mlp", hidden_units=(4,), num_atoms=5, num_envs=4, batch_size=4)
+SCHEDULE = Schedule(
+    num_envs=4, update_period_steps=1, batch_size=4, min_replay_steps=40, replay_steps=200, target_period_steps=24
+)
+
+
+@pytest.fixture(name="whole_process_lenient")
+def fixture_whole_process_lenient() -> Any:
+    """As `lenient`, for threads too: the context managers speak for one thread only."""
+    wanted = {"jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow"}
+    before = {name: jax.config.read(name) for name in wanted}
+    for name, value in wanted.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def make(groups: int, *, thread: bool, on_host: bool = False) -> HostLoop:
+    size = 4 // groups
+    envs = [AtariEnvs("pong", size, sticky=0.25, noop_max=5, skip=i * size) for i in range(groups)]
+    learner = building.make_learner(CONFIG, envs[0].spec)
+    return HostLoop(envs, learner, SCHEDULE, seed=3, frames_on_host=on_host, launch_in_thread=thread)
+
+
+def run(loop: HostLoop, blocks: list[int]) -> dict[str, Any]:
+    """Two iterations and a part of a third, in pieces."""
+    loop.begin_iteration(0)
+    for i, some in enumerate(blocks):
+        loop.advance(some)
+        loop.end_iteration()
+        loop.begin_iteration(i + 1)
+    loop.advance(3)
+    loop.save()
+    found = {
+        "rows": loop.read_rows(0, loop.row),
+        "weights": jax.tree.map(np.asarray, loop.params),
+        "totals": loop.peek_totals(),
+    }
+    loop.close()
+    return found
+
+
+@pytest.mark.parametrize("on_host", [False, True], ids=["on the device", "on the host"])
+@pytest.mark.parametrize(("groups", "thread"), [(1, True), (2, False), (2, True), (4, True)])
+def test_the_spread_of_the_work_changes_nothing(groups, thread, on_host):
+    plain = run(make(1, thread=False), [20, 11])
+    other = run(make(groups, thread=thread, on_host=on_host), [20, 11])
+    for name, rows in plain["rows"].items():
+        np.testing.assert_array_equal(rows, other["rows"][name], err_msg=name)
+    for a, b in zip(jax.tree.leaves(plain["weights"]), jax.tree.leaves(other["weights"]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert plain["totals"][0].blocks == other["totals"][0].blocks > 0
+    assert plain["totals"][0].episodes == other["totals"][0].episodes
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_groups_go_on_from_the_middle_of_an_iteration(thread):
+    whole = make(2, thread=thread)
+    whole.begin_iteration(0)
+    whole.advance(14)
+    saved, counters, rows = jax.tree.map(np.array, whole.save()), whole.counters, whole.read_rows(0, whole.row)
+    again = make(2, thread=thread)
+    again.write_rows(0, rows)
+    again.load(saved, counters)
+    for loop in (whole, again):
+        loop.advance(9)
+        loop.save()
+    for name, values in whole.read_rows(0, whole.row).items():
+        np.testing.assert_array_equal(values, again.read_rows(0, again.row)[name], err_msg=name)
+    for a, b in zip(jax.tree.leaves(whole.params), jax.tree.leaves(again.params), strict=True):
+        np.testing.assert_array_equal(a, b)
+    whole.close()
+    again.close()
+
+
+def test_updates_are_shared_among_groups():
+    loop = make(2, thread=False)
+    loop._updates_per_call = 1
+    assert [list(loop._share(group)) for group in loop.groups] == [[0, 1], [2, 3]]
+    loop._updates_per_call = 4
+    assert [list(loop._share(group)) for group in loop.groups] == [[], [0]]
+    loop.close()
+
+
+def test_what_stops_a_step_is_heard():
+    loop = make(2, thread=True)
+    loop.begin_iteration(0)
+    loop.groups[1].envs.close()
+    with pytest.raises(ValueError, match="these environments were closed"):
+        loop.advance(2)
+    loop.close()

@@ -1,0 +1,80 @@
+"""The measures of the paper's phenomena on laws made by hand."""
+
+import numpy as np
+import pytest
+from watch_recordings import make_recording
+
+from cramerl import Support, cramer_distance_sq
+from cramerl.study.watch import moments
+
+ATOMS = np.arange(-5.0, 6.0)
+
+
+def law(**masses: float) -> np.ndarray:
+    """Masses by return: ``law(m2=-0.1, p0=1)`` is -0.1 at -2 and 1 at 0."""
+    found = np.zeros(11)
+    for name, mass in masses.items():
+        found[5 + (-1 if name[0] == "m" else 1) * int(name[1:])] = mass
+    return found
+
+
+def test_double_negative_is_negative_mass_on_negative_returns():
+    assert moments.double_negative(ATOMS, law(m3=-0.2, m1=-0.1, p2=1.3)) == pytest.approx(0.3)
+    assert moments.double_negative(ATOMS, law(p1=-0.3, p2=1.3)) == 0  # on a positive return
+    assert moments.double_negative(ATOMS, law(m3=0.5, p2=0.5)) == 0  # positive mass
+    assert moments.double_negative(ATOMS, law(m3=-0.3, p2=0.8)) == pytest.approx(0.15)  # total 0.5: counts half
+    assert moments.double_negative(ATOMS, law(m3=-0.3)) == 0  # total far from one
+
+
+def test_compensation_is_what_cancels_beside_zero_times_the_mass_at_zero():
+    assert moments.compensation(ATOMS, law(m1=-0.1, p0=0.8, p1=0.2)) == pytest.approx(0.1 * 0.8)
+    assert moments.compensation(ATOMS, law(m1=0.1, p0=0.8, p1=0.1)) == 0  # nothing cancels
+    assert moments.compensation(ATOMS, law(m1=-0.1, p1=1.1)) == 0  # nothing at 0
+    wide = np.arange(-10.0, 11.0)
+    far = np.zeros(21)
+    far[[0, 10, 20]] = -0.1, 0.8, 0.3
+    assert moments.compensation(wide, far) == 0  # not beside 0
+    assert moments.compensation(ATOMS + 20, law(m1=-0.1, p0=0.8, p1=0.2)) == 0  # 0 is not on the support
+
+
+def test_noise_is_roughness_on_half_of_the_atoms():
+    rough = np.array([0.2, 0, 0.2, 0, 0.2, 0, 0.2, 0, 0.2, 0, 0])
+    assert moments.noise(ATOMS, rough) == pytest.approx(11 * 0.2)
+    assert moments.noise(ATOMS, law(p0=1)) == 0
+    assert moments.noise(ATOMS, np.full(11, 1 / 11)) == pytest.approx(0)
+    bell = np.exp(-(ATOMS**2) / 8)
+    assert moments.noise(ATOMS, bell / bell.sum()) < 0.15
+
+
+def test_disagreement_is_the_cramer_distance():
+    support = Support(ATOMS)
+    one, other = law(m1=0.5, p2=0.5), law(p0=0.7, p3=0.3)
+    assert moments.cramer_apart((ATOMS, one), (ATOMS, other)) ** 2 == pytest.approx(
+        float(cramer_distance_sq(support, one, other, mass_penalty=0.0))
+    )
+    # Points at 0 and 2: the distance of the CDFs is one on an interval of length two.
+    assert moments.cramer_apart((np.array([0.0]), np.ones(1)), (ATOMS, law(p2=1))) == pytest.approx(np.sqrt(2))
+    # Mass is put right first: half of a law is that law and a uniform rest.
+    assert moments.cramer_apart((ATOMS, one), (ATOMS, one)) == pytest.approx(0)
+    assert moments.cramer_apart((ATOMS, one / 2), (ATOMS, one)) > 0.1
+
+
+def test_find_takes_the_strongest_first_and_keeps_them_apart():
+    score = np.zeros(1000)
+    score[[100, 105, 500, 900]] = 1.0, 0.9, 3.0, 2.0
+    assert moments.find(score) == [500, 900, 100]
+    assert moments.find(score, 2) == [500, 900]
+    assert moments.find(np.zeros(50)) == []
+
+
+def test_scores_of_a_recording():
+    recording = make_recording()
+    found = moments.scores(recording)
+    assert set(found) == set(moments.PHENOMENA)
+    assert moments.find(found["double-negative"])[0] == 17
+    assert all(score.shape == (40,) and np.isfinite(score).all() for score in found.values())
+    alone = moments.scores(make_recording(views=("dqn",)))
+    assert not any(score.any() for score in alone.values())
+    with pytest.raises(ValueError, match="--find disagreement needs two runs or more, got one"):
+        moments.require_phenomenon("disagreement", alone)
+    assert moments.scores(make_recording(views=("s51", "qr", "dqn")))["disagreement"].min() > 0

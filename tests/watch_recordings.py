@@ -1,0 +1,54 @@
+"""Recordings made by hand, for tests of what is drawn from them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cramerl.study.watch.recording import Recording, View, make_view
+from cramerl.study.watch.tape import Tape
+
+ATOMS = np.linspace(-10, 10, 11)
+
+
+def make_recording(steps: int = 40, views: tuple[str, ...] = ("s51", "c51"), *, seed: int = 0) -> Recording:
+    """Random laws of three actions and a dot that wanders; step 17 has a double negative that none other has."""
+    rng = np.random.default_rng(seed)
+    action = rng.integers(0, 3, steps).astype(np.int32)
+    tape = Tape((6, 8))
+    for t in range(steps):
+        picture = np.zeros((6, 8), np.uint8)
+        picture[t % 6, t % 8] = 1 + t % 2
+        tape.append(picture)
+    reward = (np.arange(steps) % 5 == 4).astype(np.float32)
+    return Recording(
+        title="agents <on> a game",
+        unit="step",
+        facts=["a fact"],
+        actions=["stay", "left", "right"],
+        tape=tape,
+        palette=np.array([[0, 0, 0], [230, 159, 0], [86, 180, 233]], np.uint8),
+        legend=[("dot", 1), ("odd dot", 2)],
+        caption="a dot",
+        action=action,
+        reward=reward,
+        score=np.concatenate([[0], np.cumsum(reward)[:-1]]).astype(np.float32),
+        episode=np.zeros(steps, np.int32),
+        came=np.where(np.arange(steps) < steps // 2, 0.5, np.nan).astype(np.float32),
+        views=[_view(name, rng, steps, action) for name in views],
+        labels=[],
+    )
+
+
+def _view(name: str, rng: np.random.Generator, steps: int, action: np.ndarray) -> View:
+    if name in ("qr", "dqn"):
+        places = np.sort(rng.normal(size=(steps, 3, 1 if name == "dqn" else 5)), axis=-1)
+        return make_view(name, name, None, places, places.mean(axis=-1), action)
+    laws = rng.dirichlet(np.ones(11), size=(steps, 3))
+    if name == "s51":
+        laws[:, :, -1] -= 0.3  # negative mass on a positive return
+        laws[:, :, 5] += 0.3
+        if steps > 17:
+            laws[17, action[17], 1] -= 0.6
+            laws[17, action[17], 8] += 0.6
+    view = make_view(name, name, ATOMS, laws, laws @ ATOMS, action)
+    return view._replace(clipped=np.linspace(0, 0.1, steps, dtype=np.float32))
