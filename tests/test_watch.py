@@ -12,7 +12,7 @@ from watch_recordings import make_recording
 
 from cramerl.deep import heads
 from cramerl.deep.envs.base import EnvSpec
-from cramerl.study.watch import page, picture, process, recording, screens, video
+from cramerl.study.watch import packing, page, picture, process, recording, screens, video
 from cramerl.study.watch.packing import pack, pack_laws
 from cramerl.study.watch.tape import Tape
 from cramerl.supports import Support
@@ -78,6 +78,19 @@ def test_a_page_of_little_room_is_coarser():
     assert sum(len(chunk[2]) for chunk in sent["views"][0]["laws"]) < 100_000
 
 
+def test_pictures_that_flicker_too_much_are_thinned(rng):
+    pictures = rng.integers(0, 256, (100, 40, 50), dtype=np.uint8)
+    tape = Tape((40, 50))
+    for one in pictures:
+        tape.append(one)
+    chunks, every = packing.thin_pictures(tape, 0, 100_000)
+    assert every == 4
+    assert 4 * sum(len(chunk.data) for chunk in chunks) / 3 < 100_000
+    shown = np.frombuffer(zlib.decompress(chunks[0].data), np.uint8).reshape(-1, 40, 50)
+    np.testing.assert_array_equal(np.bitwise_xor.accumulate(shown, axis=0)[:9], pictures[[0, 0, 0, 0, 4, 4, 4, 4, 8]])
+    assert packing.thin_pictures(tape, 0, 1_000_000)[1] == 1
+
+
 def test_the_page_holds_everything_and_asks_for_nothing(tmp_path):
     path = page.write_page(make_recording(), tmp_path / "deep" / "page.html", find="double-negative")
     text = path.read_text(encoding="utf-8")
@@ -85,7 +98,8 @@ def test_the_page_holds_everything_and_asks_for_nothing(tmp_path):
     assert "{{" not in text
     assert not re.search(r"""(src|href)=["'](?!data:)""", text)
     assert "default-src 'none'" in text
-    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    (found,) = re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)
+    data = json.loads(found)
     assert data["open"] == data["found"]["double-negative"]["steps"][0] == 17
     with pytest.raises(ValueError, match="disagreement needs two runs"):
         page.page_data(make_recording(views=("s51",)), find="disagreement")
@@ -95,6 +109,12 @@ def test_a_name_cannot_end_the_script(tmp_path):
     made = make_recording()
     made.facts.append("</script><script>alert(1)</script>")
     assert "<script>alert" not in page.to_html(page.page_data(made))
+
+
+def test_predictions_that_are_not_finite_are_refused():
+    laws = np.full((1, 2, 3), np.nan)
+    with pytest.raises(ValueError, match="s51 predicts numbers that are not finite"):
+        recording.make_view("s51", "s51", np.arange(3.0), laws, np.zeros((1, 2)), np.zeros(1, int))
 
 
 def test_the_returns_that_came():
@@ -169,7 +189,8 @@ def test_atari_is_drawn_in_its_colours_in_step_with_what_the_agent_sees():
     try:
         screen = screens.make_screen(config, envs.spec)
         assert screens.action_names(config, envs.spec)[:3] == ["no-op", "fire", "right"]
-        drawn = screen.start(3, envs.reset(3)[0])
+        frame = envs.reset(3)[0]
+        drawn = screen.start(3, frame)
         for i in range(60):
             frame = envs.step(np.array([2 + i % 2], np.int32)).frames[0]
             drawn = screen.after(2 + i % 2, frame)
@@ -182,6 +203,11 @@ def test_atari_is_drawn_in_its_colours_in_step_with_what_the_agent_sees():
     finally:
         envs.close()
     assert not np.all(screen.palette[:, 0] == screen.palette[:, 2])  # not gray
+    many = np.stack(np.meshgrid(np.arange(20), np.arange(20), [0]), axis=-1)[:, :, 0].astype(np.uint8) * 12
+    drawn = screen.draw(many)
+    shown = screen.palette[drawn]
+    assert len(screen.palette) == 256
+    assert abs(shown.astype(int) - many).max() <= 228  # the nearest of what fits, for colours that do not
 
 
 def test_words_for_actions():

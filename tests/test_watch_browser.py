@@ -1,5 +1,6 @@
 """The page in a real browser, as a reader uses it: Chromium without a window, driven by its own keys and clicks."""
 
+import dataclasses
 import functools
 import http.server
 import json
@@ -7,12 +8,16 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from watch_recordings import ATOMS, make_recording
 
+from cramerl.study.watch import serving
 from cramerl.study.watch.page import write_page
+from cramerl.study.watch.playing import Moment
+from cramerl.study.watch.process import read_evaluation
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -55,7 +60,8 @@ class Page:
     def __init__(self, browser, path: Path | str, hash_: str = ""):
         self.browser = browser
         browser.get("about:blank")
-        browser.get_log("browser"), browser.get_log("performance")
+        for log in ("browser", "performance"):  # what the page before left there
+            browser.get_log(log)
         browser.get((path if isinstance(path, str) else path.as_uri()) + hash_)
         self.wait(lambda: self.run("return document.documentElement.dataset.ready") == "yes")
 
@@ -96,7 +102,7 @@ class Page:
             agent,
             action,
         )
-        x, y = self.run("return [player.range.x, player.range.y]")
+        x, y = self.run("return [player.range.x, player.charts[arguments[0]][arguments[1]].y]", agent, action)
         masses = np.zeros(len(ATOMS))
         for path in paths:
             for bar in filter(None, path.split("z")):
@@ -237,7 +243,7 @@ def test_marks_and_the_choice_of_a_phenomenon(page):
     page.at(int(found[0].get_attribute("data-step")))
 
 
-def test_the_scale_of_a_moment_and_the_chosen_action_only(page):
+def test_one_scale_for_all_and_the_chosen_action_only(page):
     page.scrub(17)
     before = page.run("return document.querySelector('.bars-positive').getAttribute('d')")
     page.press("z")
@@ -285,7 +291,7 @@ def test_everything_can_be_reached_by_keyboard_and_has_a_name(page):
     assert page.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_heads_without_fixed_atoms_and_processes(chromium, tmp_path):
+def test_heads_without_fixed_atoms(chromium, tmp_path):
     made = make_recording(20, views=("qr", "dqn"))
     shown = Page(chromium, write_page(made, tmp_path / "page.html"))
     shown.scrub(7)
@@ -294,6 +300,65 @@ def test_heads_without_fixed_atoms_and_processes(chromium, tmp_path):
     )
     assert sticks == [5, 5, 5, 1, 1, 1]
     assert shown.problems() == []
+
+
+def test_a_recording_of_one_step(chromium, tmp_path):
+    shown = Page(chromium, write_page(make_recording(1), tmp_path / "page.html"), "#t=0")
+    for key in (Keys.ARROW_RIGHT, " ", Keys.END):
+        shown.press(key)
+    shown.at(0)
+    assert shown.problems() == []
+
+
+def test_states_of_a_process(chromium, tmp_path):
+    masses = [[0.5, 0.6, -0.1], [0.2, 0.3, 0.5]]
+    laws = {"states": [4, 7], "means": [-0.6, 0.3], "visited": [0.25, 0.75], "masses": masses}
+    content = {"support": [-1, 0, 1], "normalisation": "before", "process": "two states", "laws": laws}
+    (tmp_path / "evaluation.json").write_text(json.dumps(content))
+    shown = Page(chromium, write_page(read_evaluation(tmp_path), tmp_path / "page.html"))
+    assert shown.text('[data-name="state"]') == "4"
+    assert number(shown.text('[data-name="negative"]')) == pytest.approx(0.1)
+    shown.press(Keys.ARROW_RIGHT)
+    shown.at(1)
+    assert shown.text('[data-name="state"]') == "7"
+    assert number(shown.text('[data-name="visited"]')) == 0.75
+    assert shown.problems() == []
+
+
+class StubPlayer:
+    """Plays nothing: what it says is made by hand."""
+
+    screen, epsilon = SimpleNamespace(size=(6, 8)), 0.0
+
+    def advance(self):
+        return Moment(np.zeros((6, 8), np.uint8), 0, 0.0, 0.0, 0, False, False, [], [], [])
+
+    def close(self):
+        pass
+
+
+def test_live_play_goes_on_while_it_is_looked_at(chromium, monkeypatch):
+    def assemble(player, moments, tape):
+        return dataclasses.replace(make_recording(len(moments)), tape=tape)
+
+    monkeypatch.setattr(serving, "assemble", assemble)
+    with serving.LiveServer(0) as server:
+        server.live = serving.Live(StubPlayer(), fps=60)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        shown = Page(chromium, server.address)
+        shown.wait(lambda: shown.step > 30)
+        shown.press(Keys.HOME)  # looking back stops following
+        first = shown.run("return player.store.first")
+        shown.at(first)
+        time.sleep(0.5)
+        assert shown.step == first
+        length = shown.run("return player.store.steps")
+        shown.wait(lambda: shown.run("return player.store.steps") > length)  # what is new still arrives
+        assert {url.rpartition("/")[0] for url in shown.requests()} == {server.address.rstrip("/")}
+        assert shown.problems() == []
+        chromium.get("about:blank")
+        server.shutdown()
+        server.live.close()
 
 
 def test_a_page_that_was_cut_says_so(chromium, recorded, tmp_path):

@@ -1,24 +1,45 @@
 """`cramerl watch` as its user meets it: a page, a video, a picture, live play, and a sentence for what is wrong."""
 
+import io
 import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
+from contextlib import redirect_stderr, redirect_stdout
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from lenient import lenient
 from test_cli_agents import TINY
 
+from cramerl.cli import main
+
 COMMAND = [sys.executable, "-m", "cramerl.cli"]
 
 
-def run(*arguments, **options) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+class Result(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*arguments) -> Result:
+    """A command, in this process: what it imports and compiles is there for the next."""
+    out, err = io.StringIO(), io.StringIO()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with lenient(), redirect_stdout(out), redirect_stderr(err):
+            status = main([str(argument) for argument in arguments])
+    except SystemExit as stop:  # argparse
+        status = stop.code
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return Result(status, out.getvalue(), err.getvalue())
 
 
 def refused(*arguments) -> str:
@@ -30,7 +51,7 @@ def refused(*arguments) -> str:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tmp_path_factory, cache):
     """Two agents that learned the same game a little, and one that learned another."""
     folder = tmp_path_factory.mktemp("runs")
     for name, agent, env in (
@@ -106,6 +127,7 @@ def test_bad_input_is_a_sentence(runs, tmp_path):
     assert "must be t=N" in refused("watch", s51, "--picture", "x")
     picture = ("--picture", "t=50", "--picture-out", tmp_path / "a.png")
     assert "--picture must be a step from 0 to 4, got 50" in refused("watch", s51, "--max-steps", "5", *picture)
+    assert "--video belongs to a recording" in refused("watch", s51, "--serve", "--video", tmp_path / "a.mp4")
     assert "must not be a folder" in refused("watch", s51, "--out", tmp_path)
     words = refused("watch", s51, runs / "other")
     assert "runs to watch together must be of one game" in words
@@ -131,7 +153,7 @@ def test_records_that_are_broken_are_a_sentence(runs, tmp_path):
     assert "agent and environment do not match: Acrobot-v1 has num_actions 3" in refused("watch", changed)
     unwritable = tmp_path / "file"
     unwritable.touch()
-    assert refused("watch", runs / "s51", "--out", unwritable / "page.html")
+    assert "folder that can be written to" in refused("watch", runs / "s51", "--out", unwritable / "page.html")
 
 
 def test_live_play_on_loopback(runs):
@@ -146,7 +168,8 @@ def test_live_play_on_loopback(runs):
         with urllib.request.urlopen(address, timeout=30) as answer:
             assert b'"live":true' in answer.read()
         after, steps = -1, 0
-        for _ in range(100):
+        for _ in range(200):
+            time.sleep(0.1)
             with urllib.request.urlopen(f"{address}steps?after={after}", timeout=30) as answer:
                 part = json.load(answer)
             if part["steps"]:

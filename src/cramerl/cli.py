@@ -239,6 +239,8 @@ def _demo_agents(options: argparse.Namespace) -> int:
         print(f"wrote {path}")
     best = max(curves, key=lambda curve: curve.last)
     print(f"to let one play: cramerl play {options.out / 'runs' / best.agent}")
+    pair = " ".join(str(options.out / "runs" / agent) for agent in ("s51", "c51"))
+    print(f"to see what two of them believe: cramerl watch {pair} --find compensation")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from pathlib import Path
@@ -93,6 +94,11 @@ def _check(options: argparse.Namespace) -> None:
     """Everything that can be wrong before an episode is played for minutes."""
     from cramerl.study.watch import picture, video
 
+    if options.serve:
+        for name in ("out", "video", "picture", "picture_out", "find", "max_steps"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name.replace('_', '-')} belongs to a recording and not to --serve: leave it out")
+        return
     if options.picture_out and options.picture is None:
         raise ValueError("--picture-out needs --picture t=N, the step to draw")
     if options.picture == "found" and options.find is None:
@@ -115,20 +121,14 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _require_writable(path: Path | None) -> None:
-    """Make the folder now: what cannot be written should not be played first."""
+    """What cannot be written should not be played first."""
     if path is None:
         return
     if path.is_dir():
         raise ValueError(f"the file to write must not be a folder, got {path}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    probe = path.with_name(f".{path.name}-probe")
-    try:
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ValueError(
-            f"the file to write must be in a folder that can be written to, got {path}: {error}"
-        ) from error
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"the file to write must be in a folder that can be written to, got {path}")
 
 
 def _watch_process(options: argparse.Namespace, folder: Path) -> int:

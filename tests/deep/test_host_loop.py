@@ -25,7 +25,7 @@ SCHEDULE = Schedule(
 def fixture_whole_process_lenient() -> Any:
     """As `lenient`, for threads too: the context managers speak for one thread only."""
     wanted = {"jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow"}
-    before = {name: jax.config.read(name) for name in wanted}
+    before = {name: getattr(jax.config, name) for name in wanted}
     for name, value in wanted.items():
         jax.config.update(name, value)
     yield

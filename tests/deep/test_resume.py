@@ -286,7 +286,7 @@ def test_killed_again_and_again(name, seed, whole, cache, tmp_path):
             wanted = begun + moments.randint(1, 3)
             status = worker.kill_when(lambda wanted=wanted: lines_of(run) >= wanted, delay)
         else:
-            status = worker.kill_when(lambda: lines_of(run) >= 1, moments.uniform(0, 4))
+            status = worker.kill_when(lambda: lines_of(run) >= 1, moments.uniform(0, 0.5))
         assert status in (KILLED, 0), worker.words
         kills += status == KILLED
     assert kills >= 2

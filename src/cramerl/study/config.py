@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -194,7 +194,7 @@ class TrainConfig:
         axes = {name: values for name, values in axes.items() if values}
         return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
-    def single_runs(self) -> list[TrainConfig]:
+    def single_runs(self) -> list[Self]:
         """The runs that the lanes are, each by itself."""
         alone = {"lanes": 1, "learning_rates": (), "mass_penalties": ()}
         return [dataclasses.replace(self, **(alone | lane)) for lane in self.lane_settings]

@@ -38,6 +38,13 @@ function commonRange(views) {
   return { x: [low - edge, high + edge], ends: [low, high], y: [Math.min(bottom * 1.08, -0.06 * top), top * 1.08] };
 }
 
+// The range of one agent's masses at one moment.
+function momentRange(view, laws) {
+  let top = 0.02, bottom = 0; // below that there is only noise to magnify
+  if (view.kind === "masses") for (const mass of laws) { top = Math.max(top, mass); bottom = Math.min(bottom, mass); }
+  return [Math.min(bottom * 1.08, -0.06 * top), top * 1.08];
+}
+
 class Chart {
   constructor(parent, view, action, name) {
     this.view = view;
@@ -72,6 +79,7 @@ class Chart {
   // `law` holds the masses of the view's atoms, or places of equal mass.
   draw(law, y, facts) {
     this.law = law;
+    this.y = y;
     if (this.view.kind === "masses") this.drawMasses(law, y); else this.drawPlaces(law);
     const mean = this.across(facts.mean); // a signed law's mean may lie beyond its atoms: then the line stands at the end
     place(this.mean, Math.min(WIDE - 3, Math.max(3, mean)));

@@ -10,25 +10,28 @@ from typing import Any
 import numpy as np
 
 from cramerl.study.watch.recording import Recording, View
-from cramerl.study.watch.tape import Chunk
+from cramerl.study.watch.tape import Chunk, Tape
 
 PAGE_BYTES = 25_000_000
 _PRECISIONS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2)  # of a mass; of the range of returns for quantiles
 _CHUNK_BYTES = 400_000
+_PICTURE_SHARE = 0.6  # of the page, at most
 _FRAME_BYTES = 200_000  # the page without its numbers, and what surrounds them
 
 
 def pack(recording: Recording, *, start: int = 0, room: int = PAGE_BYTES) -> dict[str, Any]:
     """What the page's script reads, as plain values of JSON.
 
-    Masses are rounded to the finest precision with which the page stays within ``room`` bytes.
+    Masses are rounded to the finest precision with which the page stays within ``room`` bytes. Pictures stay as they
+    are, unless they would take most of it (few games flicker that much): then one stands for several steps.
 
     Args:
         recording: what to show.
         start: index of its first step, for a page that is sent more and more steps.
         room: bytes the page may have.
     """
-    pictures = [_plain(chunk) for chunk in recording.tape.chunks()]
+    chunks, every = thin_pictures(recording.tape, start, int(_PICTURE_SHARE * room))
+    pictures = [_plain(chunk) for chunk in chunks]
     numbers = _numbers(recording, ("action", "reward", "score", "episode", "came"))
     of_views = [_numbers(view, ("values", "total", "negative", "clipped")) for view in recording.views]
     used = sum(len(chunk[2]) for chunk in pictures) + sum(
@@ -39,7 +42,7 @@ def pack(recording: Recording, *, start: int = 0, room: int = PAGE_BYTES) -> dic
     return {
         "title": recording.title,
         "unit": recording.unit,
-        "facts": recording.facts,
+        "facts": [*recording.facts, *([f"a picture every {every} steps"] if every > 1 else [])],
         "actions": recording.actions,
         "labels": recording.labels,
         "start": start,
@@ -55,6 +58,19 @@ def pack(recording: Recording, *, start: int = 0, room: int = PAGE_BYTES) -> dic
         "numbers": numbers,
         "views": views,
     }
+
+
+def thin_pictures(tape: Tape, start: int, room: int) -> tuple[list[Chunk], int]:
+    """Chunks of pictures that fit into ``room`` bytes, and how many steps a picture stands for: one wherever it can."""
+    chunks, every = tape.chunks(), 1
+    while sum(4 * len(chunk.data) // 3 for chunk in chunks) > room and every < 64:
+        every *= 2
+        thinned, held = Tape(tape.size, start), tape[0]
+        for i in range(len(tape)):
+            held = tape[i].copy() if i % every == 0 else held
+            thinned.append(held)
+        chunks = thinned.chunks()
+    return chunks, every
 
 
 def _view(view: View, start: int, room: int) -> dict[str, Any]:

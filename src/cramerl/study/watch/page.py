@@ -15,7 +15,7 @@ from cramerl.study.watch import moments
 from cramerl.study.watch.packing import pack
 from cramerl.study.watch.recording import Recording
 
-_SCRIPTS = ("data.js", "charts.js", "player.js")
+_SCRIPTS = ("data.js", "charts.js", "player.js", "begin.js")
 
 
 def write_page(recording: Recording, path: str | Path, *, find: str | None = None) -> Path:

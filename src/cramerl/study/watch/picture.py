@@ -49,8 +49,9 @@ def _figure(recording: Recording, step: int) -> Any:
             f"{name}\nmean {view.values[step, action]:.2f}, mass {total:.2f}, negative {negative:.2f}", fontsize=9
         )
     signed = [ax for ax, view in zip(axes[1:], recording.views, strict=True) if view.kind == "masses"]
-    for ax in signed[1:]:  # one scale, so that the laws can be compared
-        ax.sharey(signed[0])
+    limits = [ax.get_ylim() for ax in signed]
+    for ax in signed:  # one scale, so that the laws can be compared
+        ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
     return figure
 
 

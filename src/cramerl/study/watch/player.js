@@ -1,4 +1,4 @@
-// The player: controls, keys, the link to a place, and steps that arrive while an agent plays.
+// The player: controls, keys, the link to a place.
 
 const SPEEDS = [1, 2, 5, 10, 15, 30, 60, 120];
 const STATES = "The chart is one state's law: how much mass the evaluation puts on each discounted return from there on. " +
@@ -93,7 +93,7 @@ class Player {
     byId("forth").addEventListener("click", () => this.seek(this.step + 1));
     byId("previous").addEventListener("click", () => this.jump(-1));
     byId("next").addEventListener("click", () => this.jump(1));
-    for (const name of ["zoom", "chosen"]) byId(name).addEventListener("change", () => this.show());
+    for (const name of ["same", "chosen"]) byId(name).addEventListener("change", () => this.show());
     const speed = byId("speed");
     for (const value of SPEEDS) make("option", { value }, speed, `${value}/s`);
     speed.value = this.speed;
@@ -146,7 +146,7 @@ class Player {
       " ": () => this.toggle(), ArrowLeft: () => this.seek(this.step - far), ArrowRight: () => this.seek(this.step + far),
       Home: () => this.seek(this.store.first), End: () => this.seek(this.store.last), "[": () => this.jump(-1), "]": () => this.jump(1),
       ArrowUp: () => this.faster(1), ArrowDown: () => this.faster(-1),
-      z: () => byId("zoom").click(), c: () => byId("chosen").click(),
+      z: () => byId("same").click(), c: () => byId("chosen").click(),
     };
     if (!actions[event.key]) return;
     event.preventDefault();
@@ -201,8 +201,8 @@ class Player {
     drawPicture(byId("picture"), store, picture);
     document.body.classList.toggle("only-chosen", byId("chosen").checked);
     const action = store.number("action", step), came = store.number("came", step), actions = store.meta.actions.length;
-    const y = byId("zoom").checked ? momentRange(store.views, laws) : this.range.y;
     store.views.forEach((view, i) => {
+      const y = byId("same").checked ? this.range.y : this.eased(i, momentRange(view, laws[i]));
       const values = store.meta.actions.map((_, a) => store.value(i, a, step)), best = values.indexOf(Math.max(...values));
       for (let a = 0; a < actions; a++) {
         const law = laws[i].subarray(a * view.places, (a + 1) * view.places);
@@ -218,6 +218,14 @@ class Player {
     });
     this.drawFacts(step);
     store.prepare(step + 20);
+  }
+
+  // While it plays a scale moves towards its place, so that charts do not jump; a moment looked at has its own at once.
+  eased(i, [bottom, top]) {
+    this.scale = this.scale || [];
+    const before = this.playing && this.scale[i] ? this.scale[i] : [bottom, top];
+    this.scale[i] = [Math.min(bottom, before[0] + 0.2 * (bottom - before[0])), Math.max(top, before[1] + 0.2 * (top - before[1]))];
+    return this.scale[i];
   }
 
   drawFacts(step) {
@@ -271,59 +279,3 @@ class Player {
     requestAnimationFrame(frame);
   }
 }
-
-// The range of the masses of one moment, to see small ones.
-function momentRange(views, laws) {
-  let top = 1e-6, bottom = 0;
-  views.forEach((view, i) => {
-    if (view.kind !== "masses") return;
-    for (const mass of laws[i]) { top = Math.max(top, mass); bottom = Math.min(bottom, mass); }
-  });
-  return [Math.min(bottom * 1.08, -0.06 * top), top * 1.08];
-}
-
-function problem(words) {
-  byId("problem").textContent = words;
-  byId("problem").hidden = false;
-}
-
-// While an agent plays on, ask for what is new.
-async function follow(player) {
-  for (;;) {
-    try {
-      const answer = await fetch(`steps?after=${player.store.last}`);
-      const part = await answer.json();
-      byId("problem").hidden = true;
-      if (part.steps) {
-        await player.store.add(part);
-        player.resize();
-        player.rescale();
-        player.redrawCurves();
-        if (!player.playing) player.drawFacts(player.step);
-      }
-    } catch (error) {
-      problem("The agent does not play any more: cramerl watch --serve has ended. What was played so far can be looked at.");
-    }
-    await new Promise((done) => setTimeout(done, 300));
-  }
-}
-
-async function begin() {
-  if (typeof DecompressionStream === "undefined") {
-    problem("This page needs a browser from 2023 or newer (it unpacks the recording with DecompressionStream).");
-    return;
-  }
-  const data = JSON.parse(byId("data").textContent);
-  byId("data").remove();
-  const store = new Store(data);
-  await store.add(data);
-  const player = new Player(store, Boolean(data.live));
-  window.player = player;
-  player.readHash();
-  if (!location.hash.startsWith("#t=")) await player.go(data.open ?? store.first);
-  await player.drawn;
-  document.documentElement.dataset.ready = "yes";
-  if (data.live) { player.toggle(); follow(player); }
-}
-
-begin().catch((error) => problem(`The recording cannot be read: ${error.message}`));

@@ -91,6 +91,8 @@ def make_view(
 ) -> View:
     """A view whose masses are summed up here; ``clipped`` is zero."""
     laws, values = np.asarray(laws, np.float32), np.asarray(values, np.float32)
+    if not (np.isfinite(laws).all() and np.isfinite(values).all()):
+        raise ValueError(f"{name} predicts numbers that are not finite: its weights cannot be used")
     zero, one = np.zeros(len(laws), np.float32), np.ones(len(laws), np.float32)
     if support is None:
         return View(name, agent, "quantiles", np.zeros(0), laws, values, one, zero, zero)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 import threading
 import time
 from collections import deque
@@ -57,7 +58,7 @@ class Live:
             start = max(after + 1, oldest, 0)
             chosen = list(self._moments)[start - oldest :][:_PART_STEPS]
         if not chosen:
-            return {"steps": 0}
+            return {"steps": 0, "played": self._count}
         tape = Tape(self._player.screen.size, start)
         for moment in chosen:
             tape.append(moment.picture)
@@ -110,6 +111,11 @@ class LiveServer(ThreadingHTTPServer):
                 raise ValueError(words) from error
             raise
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A page that was closed in the middle of an answer is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def address(self) -> str:
         """Where the page is."""
@@ -128,8 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, "application/json", json.dumps(live.part(after), allow_nan=False))
             else:
                 self._answer(404, "text/plain", "there is only the page itself, at /")
-        except BrokenPipeError:
-            pass  # the page was closed
+        except ConnectionError:
+            raise
         except Exception as error:
             self._answer(500, "text/plain; charset=utf-8", f"{error}")
 

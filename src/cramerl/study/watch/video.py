@@ -80,7 +80,9 @@ def _frames(recording: Recording, tell: Callable[[str], None]) -> Iterator[Any]:
         image.paste(screen.resize(game, Image.Resampling.NEAREST), (_GAP, _GAP))
         draw = ImageDraw.Draw(image)
         action = int(recording.action[step])
-        words = f"{recording.unit} {step}   return so far {recording.score[step]:,.4g}   {recording.actions[action]}"
+        words = f"step {step}   return so far {recording.score[step]:,.4g}   {recording.actions[action]}"
+        if recording.unit == "state":
+            words = f"state {recording.labels[step]}"
         draw.text((_GAP, _HEIGHT + _GAP + 8), words, fill=_INK, font=font)
         each = _HEIGHT / len(recording.views)
         for i, view in enumerate(recording.views):
