@@ -31,7 +31,7 @@ browser:  ## a Chromium for the tests of pages, from Debian's packages (without 
 	  || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium chromium-driver; } > /dev/null 2>&1 \
 	  || echo "no Chromium could be installed: the tests of pages will be skipped"
 
-demo: $(VENV)/.ready-all  ## see what it does, at the size of a laptop, in a few minutes; writes out/demo/
+demo: $(VENV)/.ready-all  ## see what it does, at the size of a laptop, in a few minutes; writes out/demo/, with a page of it
 	$(BIN)/cramerl demo --out $(OUT) --train-steps $(TRAIN_STEPS)
 
 lint: $(READY)  ## formatting, lint and types

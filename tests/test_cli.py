@@ -41,11 +41,13 @@ def test_demo_evaluates_a_process(tmp_path):
 
 
 def test_verify_reproduces_the_errata(tmp_path):
-    result = run("verify", "--json", str(tmp_path / "claims.json"), "--html", str(tmp_path / "claims.html"))
+    files = [part for kind in ("json", "html", "markdown") for part in (f"--{kind}", str(tmp_path / f"claims.{kind}"))]
+    result = run("verify", *files)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "33 claims" in result.stdout
     assert "10e" in (tmp_path / "claims.json").read_text()
     assert (tmp_path / "claims.html").read_text().lower().startswith("<!doctype html>")
+    assert "## Claim 10e" in (tmp_path / "claims.markdown").read_text()
     assert len(json.loads(run("verify", "--json").stdout)["claims"]) == 33
 
 

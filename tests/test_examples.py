@@ -29,9 +29,23 @@ def test_pytorch_example_learns_the_law_of_the_reward():
         assert mass == pytest.approx(1, abs=0.05)
 
 
-def test_readme_example_prints_what_the_readme_says():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    code, output = re.search(r"```python\n(.*?)```\n+```text\n(.*?)```", readme, re.DOTALL).groups()  # pyright: ignore
+@pytest.mark.parametrize("library", ["numpy", "jax", pytest.param("pytorch", marks=needs_torch)])
+def test_agents_with_a_loop_of_their_own_learn_when_to_stop(library):
+    pattern = r"state (\S+): stop is worth (\S+), roll (\S+); a roll pays 3 with probability (\S+), 0 with (\S+)"
+    rows = re.findall(pattern, run(f"examples/agent_{library}.py"))
+    assert len(rows) == 3
+    for state, stop, roll, three, zero in (map(float, row) for row in rows):
+        chance = 0.75 ** (3 - state)
+        assert stop == pytest.approx(state, abs=0.05)
+        assert roll == pytest.approx(3 * chance, abs=0.15)
+        assert three == pytest.approx(chance, abs=0.05)
+        assert zero == pytest.approx(1 - chance, abs=0.05)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+def test_example_prints_what_the_page_says(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    code, output = re.search(r"```python\n(.*?)```\n+```text\n(.*?)```", text, re.DOTALL).groups()  # pyright: ignore
     assert run("-c", code) == output
 
 

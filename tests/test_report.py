@@ -1,5 +1,6 @@
 """`cramerl report`, as its user meets it: what is written, said and refused."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -11,11 +12,16 @@ import numpy as np
 import pytest
 from study_runs import change_config, write_rows, write_run
 
-from cramerl.study.curves import final_score, read_curves
+from cramerl.cli import main
+from cramerl.cli_report import write_demo_report
+from cramerl.linear.claims import projection
+from cramerl.study.curves import final_score, on_grid, read_curves
 from cramerl.study.report import make_report
+from cramerl.study.report_figures import grid_edges
 from cramerl.study.report_page import to_text
+from cramerl.study.report_settings import settings_table
 from cramerl.study.report_tables import interval, number
-from cramerl.study.statistics import Interval, bootstrap_interval, iqm
+from cramerl.study.statistics import Interval, bootstrap_interval, iqm, mean_band
 from cramerl.study.summaries import Series, normalised, summarise
 
 GAMES = ("Asterix-MinAtar", "Breakout-MinAtar")
@@ -85,19 +91,118 @@ def test_the_page_is_one_file_without_network(written):
         def handle_starttag(self, tag, attrs):
             found = dict(attrs)
             ids.extend([found["id"]] if "id" in found else [])
-            assert tag not in ("script", "img", "link", "iframe", "object")
-            for name in ("src", "href", "xlink:href"):
-                assert found.get(name, "#").startswith("#")
+            assert tag not in ("img", "iframe", "object")
+            assert "src" not in found
+            for name in ("href", "xlink:href"):
+                assert found.get(name, "#").startswith(("#", "data:,"))
 
     Reader().feed(page)
     assert len(ids) == len(set(ids))
     assert page.count("<svg") == 3 + 4 + 4
     assert "prefers-color-scheme: dark" in page
     assert "currentColor" in page
+    assert "default-src 'none'" in page
     assert "cramerl sweep &lt;all&gt;" in page
     assert str(written[1].parent) not in page
     for target in re.findall(r'(?:href="#|url\(#)([^")]+)', page):
         assert target in ids
+
+
+def page_values(page: str) -> list[list[dict]]:
+    found = re.findall(r'<script type="application/json" class="values">(.*?)</script>', page)
+    return [json.loads(text) for text in found]
+
+
+def test_the_page_holds_the_values_that_are_drawn(study, tmp_path):
+    sections = make_report([study / "main"], tmp_path / "out")
+    curves, profiles = page_values((tmp_path / "out" / "report.html").read_text())
+    assert [panel["title"] for panel in curves] == list(GAMES)
+    summary = sections[0].summary
+    for panel in curves:
+        env = panel["title"]
+        assert [words for words, _ in panel["stops"]] == [f"step {step:,}" for step in range(100, 1001, 100)]
+        assert [line["label"] for line in panel["lines"]] == ["dqn", "c51", "s51", "u51"]
+        for series, line in zip(summary.series, panel["lines"], strict=True):
+            cell = summary.cells[series, env]
+            band = mean_band([on_grid(curve, grid_edges(summary, env)) for curve in cell.curves], seed=0)
+            expected = [interval(Interval(*map(float, values))) for values in zip(*band, strict=True)]
+            assert [point[2] for point in line["points"]] == expected
+        assert all(0 <= part <= 100 for part in panel["box"])
+        assert all(0 <= part <= 100 for line in panel["lines"] for point in line["points"] for part in point[:2])
+    assert len(profiles[0]["stops"]) <= 41
+
+
+def test_values_of_settings_that_were_tried(study, tmp_path):
+    make_report([study / "rates"], tmp_path / "out")
+    rates = page_values((tmp_path / "out" / "report.html").read_text())[-1]
+    assert [words for words, _ in rates[0]["stops"]] == ["learning rate 0.0001", "learning rate 0.0005"]
+    assert all(None not in line["points"] for line in rates[0]["lines"])
+
+
+def test_names_in_values_do_not_end_the_script(tmp_path):
+    write_run(tmp_path / "runs" / "a", "c51", "</script><b>-game")
+    make_report([tmp_path / "runs"], tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "</script><b>" not in page
+    assert page_values(page)[0][0]["title"] == "</script><b>-game"
+
+
+def test_settings_and_versions_are_folded_away(study, tmp_path):
+    make_report([study / "rates"], tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    details = page[page.index('<details class="settings"') :]
+    assert "Versions: cramerl 0.0, device cpu: cpu." in details
+    for name, value in (("learning_rate", "0.0001, 0.0005"), ("seed", "0, 1"), ("steps", "1,000"), ("double_q", "off")):
+        assert f"<tr><td>{name}</td><td>{value}</td></tr>" in details
+    assert "learning_rates" not in details
+
+
+def test_settings_that_agents_do_not_share(tmp_path):
+    write_run(tmp_path / "runs" / "a", "c51", n_step=3)
+    write_run(tmp_path / "runs" / "b", "dqn", initial_weights="/home/someone/weights")
+    (section,) = make_report([tmp_path / "runs"], tmp_path / "out")
+    rows = dict(settings_table(section.summary).rows)
+    assert rows["n_step"] == "3 (c51); 1 (dqn)"
+    assert rows["dqn_loss"] == "huber (dqn)"
+    assert "mass_penalty" not in rows
+    assert "/home" not in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_claims_of_the_paper_come_last(study, tmp_path):
+    claims = [statement.check() for statement in projection.STATEMENTS[:2]]
+    make_report([study / "main"], tmp_path / "out", claims=claims)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index('id="theory"') > page.index('id="study-0-settings"')
+    assert page.count('<details id="claim-') == 2
+    assert "2 claims" in (tmp_path / "out" / "tables.md").read_text()
+    assert json.loads((tmp_path / "out" / "scores.json").read_text())["theory"]["passed"] is True
+
+
+def test_claims_whose_figures_moved_are_an_error(study, tmp_path, monkeypatch, capsys):
+    claim = dataclasses.replace(projection.STATEMENTS[0].check(), passed=False)
+    monkeypatch.setattr("cramerl.linear.claims.verify", lambda: [claim])
+    assert main(["report", str(study / "main"), "--out", str(tmp_path / "out"), "--verify"]) == 1
+    assert f"FIGURES HAVE MOVED in {claim.id}." in capsys.readouterr().out
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_figures_for_papers(study, tmp_path):
+    for name in ("a", "b"):
+        make_report([study / "main"], tmp_path / name, pdf=True)
+    found = files(tmp_path / "a")
+    assert found == files(tmp_path / "b")
+    for name in ("curves", "aggregates", "profiles"):
+        assert found[f"figures/{name}.pdf"].startswith(b"%PDF")
+        assert b"Date" not in found[f"figures/{name}.pdf"]
+
+
+def test_the_demonstration_ends_with_a_page(tmp_path, monkeypatch):
+    monkeypatch.setattr("cramerl.linear.claims.verify", list)
+    write_run(tmp_path / "runs" / "s51")
+    page = write_demo_report(tmp_path)
+    assert write_demo_report(tmp_path) == page  # in place of the first
+    assert page == tmp_path / "report" / "report.html"
+    assert "Learning curves" in page.read_text()
 
 
 def test_the_same_runs_give_the_same_bytes(written, study, tmp_path):
@@ -349,7 +454,7 @@ def test_a_report_that_fails_leaves_the_old_one(study, tmp_path, monkeypatch):
     out = tmp_path / "out"
     make_report([study / "main"], out)
     before = files(out)
-    monkeypatch.setattr("cramerl.study.report.to_html", lambda sections: 1 / 0)
+    monkeypatch.setattr("cramerl.study.report.to_html", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         make_report([study / "rates"], out)
     assert files(out) == before

@@ -4,12 +4,12 @@ import dataclasses
 import functools
 import http.server
 import json
-import shutil
 import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import chromium as chromium_tools
 import numpy as np
 import pytest
 from watch_recordings import ATOMS, make_recording
@@ -19,10 +19,7 @@ from cramerl.study.watch.page import write_page
 from cramerl.study.watch.playing import Moment
 from cramerl.study.watch.process import read_evaluation
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-if CHROMIUM is None or DRIVER is None:
-    pytest.skip("there is no Chromium here: `make browser` installs it", allow_module_level=True)
+chromium_tools.require_chromium()
 
 from selenium.webdriver.common.by import By  # noqa: E402 - after the checks above
 from selenium.webdriver.common.keys import Keys  # noqa: E402
@@ -30,22 +27,8 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    profile = tmp_path_factory.mktemp("profile")
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",  # needed by root in a container
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        "--window-size=1280,1000",
-        f"--user-data-dir={profile}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield browser
-    browser.quit()
+    with chromium_tools.open_chromium(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +42,7 @@ class Page:
 
     def __init__(self, browser, path: Path | str, hash_: str = ""):
         self.browser = browser
-        browser.get("about:blank")
-        for log in ("browser", "performance"):  # what the page before left there
-            browser.get_log(log)
+        chromium_tools.forget(browser)
         browser.get((path if isinstance(path, str) else path.as_uri()) + hash_)
         self.wait(lambda: self.run("return document.documentElement.dataset.ready") == "yes")
 
@@ -112,12 +93,10 @@ class Page:
         return masses
 
     def problems(self):
-        return [entry["message"] for entry in self.browser.get_log("browser")]
+        return chromium_tools.problems(self.browser)
 
     def requests(self):
-        sent = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
-        urls = [one["params"]["request"]["url"] for one in sent if one["method"] == "Network.requestWillBeSent"]
-        return [url for url in urls if not url.startswith(("data:", "blob:", "about:"))]
+        return chromium_tools.requests(self.browser)
 
 
 @pytest.fixture

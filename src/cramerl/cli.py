@@ -23,7 +23,7 @@ from cramerl.cli_agents import (
     require_library,
     show_progress,
 )
-from cramerl.cli_report import add_report_command
+from cramerl.cli_report import add_report_command, write_demo_report
 from cramerl.cli_sweep import add_sweep_command
 from cramerl.cli_watch import add_watch_command
 
@@ -138,7 +138,11 @@ def _add_verify(commands: Any) -> None:
         "figure, and whether it holds, holds with a correction, or is false (with a counterexample). Exit status 1 if "
         "a figure is not what it should be.",
     )
-    for kind, what in (("json", "the figures as JSON"), ("html", "a page to read in a browser")):
+    for kind, what in (
+        ("json", "the figures as JSON"),
+        ("html", "a page to read in a browser"),
+        ("markdown", "Markdown"),
+    ):
         words = f"also write {what}; without FILE, print it in place of the table"
         verify.add_argument(f"--{kind}", nargs="?", const="-", metavar="FILE", help=words)
     verify.set_defaults(run=_verify)
@@ -237,10 +241,12 @@ def _demo_agents(options: argparse.Namespace) -> int:
     ]
     for path in written:
         print(f"wrote {path}")
+    page = write_demo_report(options.out)
     best = max(curves, key=lambda curve: curve.last)
     print(f"to let one play: cramerl play {options.out / 'runs' / best.agent}")
     pair = " ".join(str(options.out / "runs" / agent) for agent in ("s51", "c51"))
     print(f"to see what two of them believe: cramerl watch {pair} --find compensation")
+    print(f"to look at all of it: open {page}")
     return 0
 
 
@@ -251,7 +257,11 @@ def _verify(options: argparse.Namespace) -> int:
     show_progress("recomputing the paper's claims ...")
     found = claims.verify()
     show_progress("")
-    wanted = [(options.json, json.dumps(claims.to_json(found), indent=2)), (options.html, claims.to_html(found))]
+    wanted = [
+        (options.json, json.dumps(claims.to_json(found), indent=2)),
+        (options.html, claims.to_html(found)),
+        (options.markdown, claims.to_markdown(found)),
+    ]
     printed = [text for place, text in wanted if place == "-"]
     written = [_files.write_text(Path(place), text) for place, text in wanted if place not in (None, "-")]
     for text in printed or [claims.format_table(found, shutil.get_terminal_size((100, 24)).columns)]:

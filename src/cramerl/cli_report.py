@@ -6,14 +6,18 @@ import argparse
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cramerl.cli_agents import integer_from, require_library, show_progress
+
+if TYPE_CHECKING:
+    from cramerl.linear.claims import Claim
 
 REPORT_EXAMPLES = """\
 examples:
   cramerl report runs                      everything that was trained so far
   cramerl report results --out out/study   every study below a folder, each in its own section
+  cramerl report runs --verify --pdf       with the paper's claims recomputed, and figures for a paper
 
 A folder that cramerl sweep made is one study; other runs belong together with those beside them.
 """
@@ -39,6 +43,8 @@ def add_report_command(commands: Any) -> None:
     add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="of the bootstrap (default: %(default)s)")
     add("--evaluation", action="store_true", help="score evaluation episodes, not those of training")
     add("--mix-protocols", action="store_true", help="show runs of different protocols beside each other, labelled")
+    add("--verify", action="store_true", help="also show the paper's claims, recomputed (some seconds)")
+    add("--pdf", action="store_true", help="also write the figures as PDF")
     add("--json", action="store_true", help="print the tables as JSON")
     report.set_defaults(run=_report)
 
@@ -55,9 +61,11 @@ def _share(text: str) -> float:
 
 def _report(options: argparse.Namespace) -> int:
     require_library("matplotlib", "plot")
+    from cramerl.linear.claims.table import summary, to_json
     from cramerl.study.report import PAGE, make_report
     from cramerl.study.report_page import to_text
 
+    claims = _claims() if options.verify else []
     sections = make_report(
         options.runs,
         options.out,
@@ -65,6 +73,8 @@ def _report(options: argparse.Namespace) -> int:
         seed=options.seed,
         mix_protocols=options.mix_protocols,
         scores="evaluation" if options.evaluation else "training",
+        pdf=options.pdf,
+        claims=claims,
         tell=show_progress,
     )
     page = options.out / PAGE
@@ -73,8 +83,27 @@ def _report(options: argparse.Namespace) -> int:
             {"name": one.summary.title, "notes": one.notes, "tables": [table._asdict() for table in one.tables]}
             for one in sections
         ]
-        print(json.dumps({"page": str(page), "studies": studies}, indent=2))
-        return 0
-    print(to_text(sections, shutil.get_terminal_size((100, 24)).columns))
-    print(f"\nwrote {page}")
-    return 0
+        theory = {"theory": to_json(claims)} if claims else {}
+        print(json.dumps({"page": str(page), "studies": studies} | theory, indent=2))
+    else:
+        print(to_text(sections, shutil.get_terminal_size((100, 24)).columns))
+        print(f"\n{summary(claims)}" if claims else "", f"wrote {page}", sep="\n")
+    return 0 if all(claim.passed for claim in claims) else 1
+
+
+def _claims() -> list[Claim]:
+    from cramerl.linear.claims import verify
+
+    show_progress("recomputing the paper's claims ...")
+    try:
+        return verify()
+    finally:
+        show_progress("")
+
+
+def write_demo_report(out: Path) -> Path:
+    """The page of a demonstration: its runs, and the paper's claims; below ``out``, in place of an earlier one."""
+    from cramerl.study.report import PAGE, make_report
+
+    make_report([out / "runs"], out / "report", claims=_claims(), tell=show_progress)
+    return out / "report" / PAGE

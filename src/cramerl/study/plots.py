@@ -114,8 +114,10 @@ def save_same(figure: Any, path: Path) -> Path:
     """Write the figure so that the same numbers give the same bytes: no dates, no random names."""
     import matplotlib as mpl
 
-    metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
-    with mpl.rc_context({"svg.hashsalt": "cramerl"}):
+    silent = {".svg": ("Date", "Creator"), ".pdf": ("CreationDate", "Creator", "Producer"), ".png": ("Software",)}
+    metadata = dict.fromkeys(silent[path.suffix])
+    # Type 42: letters stay letters in a PDF, as publishers ask.
+    with mpl.rc_context({"svg.hashsalt": "cramerl", "pdf.fonttype": 42}):
         return write_whole(path, lambda temporary: figure.savefig(temporary, dpi=110, metadata=metadata))
 
 

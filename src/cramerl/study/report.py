@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cramerl._files import write_json, write_text
+from cramerl.linear.claims import Claim, to_json
 from cramerl.study import plots
 from cramerl.study.curves import area_under_curve, read_curves
 from cramerl.study.exports import dopamine_rows, rliable_scores
@@ -18,6 +19,7 @@ from cramerl.study.protocols import ScoreKind
 from cramerl.study.report_figures import Figure, make_figures
 from cramerl.study.report_page import GENERATOR, Picture, Section, to_html, to_markdown
 from cramerl.study.report_tables import make_tables
+from cramerl.study.report_values import panel_values
 from cramerl.study.summaries import SWEPT, Normalised, Summary, full_table, normalised, summarise
 
 PAGE, TABLES, SCORES, FIGURES, DOPAMINE = "report.html", "tables.md", "scores.json", "figures", "dopamine"
@@ -31,6 +33,8 @@ def make_report(
     seed: int = 0,
     mix_protocols: bool = False,
     scores: ScoreKind = "training",
+    pdf: bool = False,
+    claims: Sequence[Claim] = (),
     tell: Callable[[str], None] = lambda words: None,
 ) -> list[Section]:
     """Read runs and write a report of them, whole or not at all. The same runs give the same bytes.
@@ -42,6 +46,8 @@ def make_report(
         seed: of the bootstrap.
         mix_protocols: show runs of different protocols beside each other, in place of refusing them.
         scores: "training", or "evaluation" for the episodes played at the end of iterations.
+        pdf: also write the figures as PDF.
+        claims: of the paper, from `cramerl.linear.claims.verify`, to be shown after the studies.
         tell: is told what is being done.
 
     Returns:
@@ -56,7 +62,7 @@ def make_report(
     building = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
     building.mkdir(parents=True)
     try:
-        sections = _write(summaries, building, seed, tell)
+        sections = _write(summaries, building, seed, (".svg", ".png", *([".pdf"] if pdf else [])), claims, tell)
         _put_in_place(building, out.resolve())
     finally:
         shutil.rmtree(building, ignore_errors=True)
@@ -92,14 +98,21 @@ def _put_in_place(building: Path, out: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _write(summaries: Sequence[Summary], folder: Path, seed: int, tell: Callable[[str], None]) -> list[Section]:
+def _write(
+    summaries: Sequence[Summary],
+    folder: Path,
+    seed: int,
+    formats: Sequence[str],
+    claims: Sequence[Claim],
+    tell: Callable[[str], None],
+) -> list[Section]:
     sections, exports = [], []
     names = _file_names(summaries)
     for summary, name in zip(summaries, names, strict=True):
         tell(f"{summary.title} ...")
         scale, notes = normalised(summary) if summary.cells else (None, [])
         with plots.page_style():
-            pictures = [_save(figure, folder / FIGURES, name) for figure in make_figures(summary, scale, seed)]
+            pictures = [_save(figure, folder / FIGURES, name, formats) for figure in make_figures(summary, scale, seed)]
         tables = make_tables(summary, scale, seed) if summary.cells else []
         sections.append(Section(summary, [*summary.notes, *notes], tables, pictures))
         exports.append(_export(summary, scale))
@@ -107,9 +120,10 @@ def _write(summaries: Sequence[Summary], folder: Path, seed: int, tell: Callable
         chosen = [curve for cell in summary.cells.values() for curve in cell.curves]
         for env, rows in dopamine_rows(chosen, labels).items():
             write_json(folder / DOPAMINE / f"{name}{_file_name(env)}.json", rows)
-    write_json(folder / SCORES, {"made_by": GENERATOR, "bootstrap_seed": seed, "studies": exports})
-    write_text(folder / TABLES, to_markdown(sections))
-    write_text(folder / PAGE, to_html(sections))
+    theory = {"theory": to_json(claims)} if claims else {}
+    write_json(folder / SCORES, {"made_by": GENERATOR, "bootstrap_seed": seed, "studies": exports} | theory)
+    write_text(folder / TABLES, to_markdown(sections, claims))
+    write_text(folder / PAGE, to_html(sections, claims))
     return sections
 
 
@@ -125,10 +139,13 @@ def _file_names(summaries: Sequence[Summary]) -> list[str]:
     return [f"{name}-" if names.count(name) == 1 else f"{name}-{i}-" for i, name in enumerate(names)]
 
 
-def _save(figure: Figure, folder: Path, name: str) -> Picture:
-    svg = plots.save_same(figure.drawing, folder / f"{name}{figure.name}.svg")
-    plots.save_same(figure.drawing, folder / f"{name}{figure.name}.png")
-    return Picture(figure.name, figure.title, figure.caption, svg.read_text(encoding="utf-8"))
+def _save(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> Picture:
+    """Write a figure in every format, the one of the page first."""
+    svg = plots.save_same(figure.drawing, folder / f"{name}{figure.name}{formats[0]}")
+    values = panel_values(figure.panels)  # other formats are laid out anew
+    for suffix in formats[1:]:
+        plots.save_same(figure.drawing, folder / f"{name}{figure.name}{suffix}")
+    return Picture(figure.name, figure.title, figure.caption, svg.read_text(encoding="utf-8"), values)
 
 
 def _labels(summary: Summary) -> dict[int, str]:

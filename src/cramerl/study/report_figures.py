@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from cramerl.study import plots
 from cramerl.study.anchors import Anchor, anchors_for, atari_game
 from cramerl.study.curves import on_grid
-from cramerl.study.report_tables import AGGREGATES, mean_interval, penalty_swept, share_in_words
+from cramerl.study.report_tables import AGGREGATES, mean_interval, number, penalty_swept, share_in_words
+from cramerl.study.report_values import Panel, Trace
 from cramerl.study.statistics import bootstrap_interval, mean_band, performance_profile
 from cramerl.study.summaries import Cell, Normalised, Series, Summary
 
@@ -23,12 +24,13 @@ _SWEEP_MARK = "at its best for each value"
 
 
 class Figure(NamedTuple):
-    """A drawn figure with the words under it."""
+    """A drawn figure, the words under it, and the panels whose values can be pointed at."""
 
     name: str
     title: str
     caption: str
     drawing: Any
+    panels: list[Panel]
 
 
 def make_figures(summary: Summary, scale: Normalised | None, seed: int) -> list[Figure]:
@@ -90,9 +92,10 @@ def _legend(figure: Any, axes: list[Any]) -> None:
 
 def _curves(summary: Summary, seed: int) -> Figure:
     figure, axes = _panels(summary)
-    atari, counts, cited = summary.family == "Atari", set(), []
+    atari, counts, cited, panels = summary.family == "Atari", set(), [], []
     for ax, env in zip(axes, summary.games, strict=True):
         edges = grid_edges(summary, env)
+        panels.append(Panel(env, ax, []))
         for series in summary.series:
             cell = summary.cells.get((series, env))
             if cell is not None:
@@ -101,6 +104,8 @@ def _curves(summary: Summary, seed: int) -> Figure:
                 x = edges[1:] * (frames / 1e6 if atari else 1.0)
                 style = {"label": series.label, "colour": _colour(series), "style": _style(summary, series)}
                 plots.draw_band(ax, x, *band, **style)
+                words = _steps_in_words(edges[1:], frames if atari else 0)
+                panels[-1].traces.append(Trace(series.label, _colour(series), words, x, *band))
                 counts.add(len(cell.scores))
         ax.set(xlabel="million frames" if atari else "agent steps", ylabel="return")
         cited += _references(ax, summary, env) if atari else []
@@ -109,7 +114,12 @@ def _curves(summary: Summary, seed: int) -> Figure:
     caption += "One seed: no interval." if counts == {1} else "Bands: 95 % bootstrap intervals of the mean."
     if counts != {1} and 1 in counts:
         caption += " One seed, where there is none."
-    return Figure("curves", "Learning curves", " ".join([caption, *_cited(cited)]), figure)
+    return Figure("curves", "Learning curves", " ".join([caption, *_cited(cited)]), figure, panels)
+
+
+def _steps_in_words(steps: NDArray[np.float64], frames: float) -> list[str]:
+    """Steps, with the emulator's frames where there are some per step."""
+    return [f"step {at:,.0f}" + (f" ({at * frames / 1e6:,.3g} M frames)" if frames else "") for at in steps]
 
 
 def _references(ax: Any, summary: Summary, env: str) -> list[tuple[Anchor, int]]:
@@ -149,7 +159,7 @@ def _aggregates(summary: Summary, scale: Normalised, seed: int) -> Figure:
         plots.draw_bars(ax, labels, *columns, colours=[_colour(series) for series in scale.scores])
         ax.set_title(title + (" (small is good)" if name == "optimality_gap" else ""), fontsize=10)
     caption = f"Over {', '.join(scale.games)}; {scale.words}. Bars: 95 % stratified bootstrap intervals"
-    return Figure("aggregates", "Aggregate scores", caption + _missing(scale) + ".", figure)
+    return Figure("aggregates", "Aggregate scores", caption + _missing(scale) + ".", figure, [])
 
 
 def _missing(scale: Normalised) -> str:
@@ -162,42 +172,49 @@ def _profiles(summary: Summary, scale: Normalised, seed: int) -> Figure:
     values = np.concatenate([runs for scores in scale.scores.values() for runs in scores])
     room = 0.02 * max(np.ptp(values), 1e-9)
     thresholds = np.linspace(min(values.min() - room, 0.0), values.max() + room, 201)
+    panel = Panel("the profile", ax, [])
     for series, scores in scale.scores.items():
         found = performance_profile(scores, thresholds, seed=seed)
         style = {"label": series.label, "colour": _colour(series), "style": _style(summary, series)}
         plots.draw_band(ax, found.thresholds, found.share, found.low, found.high, **style)
+        few = [column[::5] for column in (found.thresholds, found.share, found.low, found.high)]
+        words = [f"share of runs above {number(threshold)}" for threshold in few[0]]
+        panel.traces.append(Trace(series.label, _colour(series), words, *few))
     ax.set(xlabel="normalised score τ", ylabel="share of runs above τ", ylim=(-0.02, 1.02))
     _legend(figure, [ax])
     caption = f"Over {', '.join(scale.games)}; {scale.words}. Bands: pointwise 95 % bootstrap intervals"
-    return Figure("profiles", "Performance profiles", caption + _missing(scale) + ".", figure)
+    return Figure("profiles", "Performance profiles", caption + _missing(scale) + ".", figure, [panel])
 
 
 def _rates(summary: Summary, seed: int) -> Figure:
     figure, axes = _panels(summary)
-    for ax, env in zip(axes, summary.games, strict=True):
+    panels = [Panel(env, ax, []) for ax, env in zip(axes, summary.games, strict=True)]
+    for env, ax, traces in panels:
         for series in summary.series:
             found = summary.best_along(series, env, lambda cell: cell.setting("learning_rate"))
             aside = 1.03 ** (summary.series.index(series) - len(summary.series) / 2)
-            found = [(value * aside, cell) for value, cell in found]  # so that intervals stand beside each other
-            _draw_tried(ax, found, seed, series.label, _colour(series), _style(summary, series))
+            trace = _trace(found, seed, series.label, _colour(series), "learning rate", aside)
+            traces += _draw_tried(ax, trace, _style(summary, series))
             lost = summary.lost_along(series, env, lambda cell: cell.setting("learning_rate"))
             plots.draw_lost(ax, [value * aside for value in lost], _colour(series))
         ax.set(xscale="log", xlabel="learning rate", ylabel=f"score, last {share_in_words(summary.share)}")
     _legend(figure, axes)
     caption = f"Mean score over seeds with its 95 % bootstrap interval; whatever else was tried is {_SWEEP_MARK}."
     caption += " A cross at the bottom: runs diverged." if summary.lost else ""
-    return Figure("rates", "Sensitivity to the learning rate", caption, figure)
+    return Figure("rates", "Sensitivity to the learning rate", caption, figure, panels)
 
 
 def _penalties(summary: Summary, seed: int) -> Figure:
     figure, axes = _panels(summary)
     kinds = {"after": plots.NEGATIVE, "before": plots.POSITIVE}
-    for ax, env in zip(axes, summary.games, strict=True):
+    panels = [Panel(env, ax, []) for ax, env in zip(axes, summary.games, strict=True)]
+    for env, ax, traces in panels:
         for series in (one for one in summary.series if one.agent == "s51"):
             for kind, colour in kinds.items():
                 found = summary.best_along(series, env, _penalty_if(kind))
                 found = [(value, cell) for value, cell in found if value >= 0]
-                _draw_tried(ax, found, seed, f"{series.label}, {kind}", colour, _style(summary, series))
+                trace = _trace(found, seed, f"{series.label}, {kind}", colour, "lambda")
+                traces += _draw_tried(ax, trace, _style(summary, series))
                 lost = summary.lost_along(series, env, _penalty_if(kind))
                 plots.draw_lost(ax, [value for value in lost if value >= 0], colour)
         positive = [cell.penalty for cell in summary.points if cell.series.agent == "s51" and cell.penalty > 0]
@@ -210,7 +227,7 @@ def _penalties(summary: Summary, seed: int) -> Figure:
         "after or before the backup. Mean over seeds with 95 % bootstrap intervals; whatever else was tried is "
         f"{_SWEEP_MARK}."
     )
-    return Figure("penalties", "Sensitivity of S51 to its mass penalty", caption, figure)
+    return Figure("penalties", "Sensitivity of S51 to its mass penalty", caption, figure, panels)
 
 
 def _penalty_if(kind: str) -> Callable[[Cell], float]:
@@ -218,7 +235,18 @@ def _penalty_if(kind: str) -> Callable[[Cell], float]:
     return lambda cell: cell.penalty if cell.setting("normalisation") == kind else -1.0
 
 
-def _draw_tried(ax: Any, found: list[tuple[float, Cell]], seed: int, label: str, colour: str, style: Any) -> None:
-    if found:
-        columns = np.array([mean_interval(cell, seed) for _, cell in found]).T
-        plots.draw_points(ax, [value for value, _ in found], *columns, label=label, colour=colour, style=style)
+def _trace(found: list[tuple[float, Cell]], seed: int, label: str, colour: str, axis: str, aside: float = 1.0) -> Trace:
+    """Scores by a setting; a factor sets lines aside, so that intervals stand beside each other."""
+    columns = np.array([mean_interval(cell, seed) for _, cell in found]).reshape(-1, 3).T
+    words = [f"{axis} {value:g}" for value, _ in found]
+    return Trace(label, colour, words, [value * aside for value, _ in found], *columns)
+
+
+def _draw_tried(ax: Any, trace: Trace, style: Any) -> list[Trace]:
+    """Draw a trace, and give it back, unless it has no points."""
+    if not trace.words:
+        return []
+    plots.draw_points(
+        ax, trace.x, trace.middle, trace.low, trace.high, label=trace.label, colour=trace.colour, style=style
+    )
+    return [trace]

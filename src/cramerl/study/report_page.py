@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import NamedTuple
+from importlib.resources import files
+from typing import Any, NamedTuple
 
+from cramerl.linear.claims import Claim
+from cramerl.linear.claims.page import STYLE as CLAIMS_STYLE
+from cramerl.linear.claims.page import to_fragment
+from cramerl.linear.claims.table import show, summary
 from cramerl.study import plots
+from cramerl.study.report_settings import settings_table, versions
 from cramerl.study.report_tables import Table
 from cramerl.study.summaries import Summary
 
 GENERATOR = "cramerl report"
-_STYLE = """
-:root { color-scheme: light dark; --text: #1b1f24; --soft: #57606a; --page: #ffffff; --card: #f4f6f8; --line: #d0d7de; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --soft: #9aa4af; --page: #0d1117; --card: #161b22;
-  --line: #30363d; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 72rem; background: var(--page); color: var(--text);
-  font: 1rem/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; margin: 0.5rem 0; }
-h2 { font-size: 1.25rem; margin: 2.5rem 0 0.5rem; border-top: 1px solid var(--line); padding-top: 1rem; }
-h3 { font-size: 1rem; margin: 1.5rem 0 0.3rem; }
-p, ul { margin: 0.5rem 0; max-width: 60rem; }
-.soft, figcaption { color: var(--soft); font-size: 0.9rem; }
-figure { margin: 1rem 0; }
-figure svg { max-width: 100%; height: auto; color: var(--text); }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.2rem 1rem 0.2rem 0; text-align: left; vertical-align: top; white-space: nowrap; }
-th { color: var(--soft); font-weight: 400; border-bottom: 1px solid var(--line); }
-code { background: var(--card); padding: 0.1rem 0.3rem; overflow-wrap: anywhere; }
-"""
+_NETWORK = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+_THEORY = "The paper’s claims, recomputed"
+_POINT = " Point at a panel, touch it, or walk through it with the arrow keys, for its values."
 
 
 class Picture(NamedTuple):
-    """A figure as it goes into the page."""
+    """A figure as it goes into the page; ``values`` as from `panel_values`."""
 
     name: str
     title: str
     caption: str
     svg: str
+    values: list[dict[str, Any]]
 
 
 class Section(NamedTuple):
@@ -52,36 +43,44 @@ class Section(NamedTuple):
     pictures: list[Picture]
 
 
-def to_html(sections: Sequence[Section]) -> str:
-    """One page without network, readable on a phone, in light and in dark."""
-    links = "".join(f'<li><a href="#study-{i}">{escape(one.summary.title)}</a></li>' for i, one in enumerate(sections))
+def to_html(sections: Sequence[Section], claims: Sequence[Claim] = ()) -> str:
+    """One page without network, readable on a phone, in light and in dark, and on paper.
+
+    Args:
+        sections: what to say of each study.
+        claims: of the paper, recomputed; none: the page is silent about them.
+    """
     body = "".join(_section(i, one) for i, one in enumerate(sections))
+    body += _theory(claims) if claims else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_NETWORK}">
 <meta name="generator" content="{GENERATOR}">
 <title>Report of {_studies(sections)}</title>
-<style>{_STYLE}</style>
+<link rel="icon" href="data:,">
+<style>{_read("report.css")}{CLAIMS_STYLE if claims else ""}</style>
 </head>
 <body>
 <h1>Report of {_studies(sections)}</h1>
-{f"<ul>{links}</ul>" if len(sections) > 1 else ""}
-{body}</body>
+{_contents(sections, claims)}
+{body}<script>{_read("report.js")}</script>
+</body>
 </html>
 """
 
 
-def to_markdown(sections: Sequence[Section]) -> str:
+def to_markdown(sections: Sequence[Section], claims: Sequence[Claim] = ()) -> str:
     """The tables and notes."""
     lines = ["# Tables", "", f"Made by `{GENERATOR}`."]
     for one in sections:
         lines += ["", f"## {one.summary.title}", "", *(f"- {fact}" for fact in _facts(one))]
         for table in one.tables:
-            lines += ["", f"### {table.title}", "", _markdown_row(table.columns)]
-            lines += [_markdown_row(["---"] * len(table.columns)), *map(_markdown_row, table.rows)]
-            lines += ["", table.note] if table.note else []
+            lines += ["", f"### {table.title}", "", *_markdown_table(table)]
+    if claims:
+        lines += ["", f"## {_THEORY}", "", *_markdown_table(_claims_table(claims))]
     return "\n".join(lines) + "\n"
 
 
@@ -98,35 +97,89 @@ def _studies(sections: Sequence[Section]) -> str:
     return f"{runs:,} {'run' if runs == 1 else 'runs'}"
 
 
+def _contents(sections: Sequence[Section], claims: Sequence[Claim]) -> str:
+    """Links to every study, and below each to its figures and tables."""
+    items = []
+    for i, one in enumerate(sections):
+        parts = [(f"study-{i}-{kind}-{part.name}", part.title) for kind, part in _parts(one)]
+        parts += [(f"study-{i}-settings", "Settings and versions")]
+        links = "".join(f"<li>{_link(*part)}</li>" for part in parts)
+        items.append(f"<li>{_link(f'study-{i}', one.summary.title)}<ul>{links}</ul></li>\n")
+    items += [f"<li>{_link('theory', _THEORY)}</li>\n"] if claims else []
+    return f'<nav aria-label="Contents"><ul>\n{"".join(items)}</ul></nav>'
+
+
+def _parts(one: Section) -> list[tuple[str, Picture | Table]]:
+    return [*(("figure", picture) for picture in one.pictures), *(("table", table) for table in one.tables)]
+
+
+def _link(target: str, words: str) -> str:
+    return f'<a href="#{target}">{escape(words)}</a>'
+
+
 def _section(i: int, one: Section) -> str:
-    facts = "".join(f"<li>{escape(fact)}</li>" for fact in _facts(one))
-    pictures = "".join(_picture(f"s{i}-{picture.name}", picture) for picture in one.pictures)
-    tables = "".join(map(_table, one.tables))
-    title = escape(one.summary.title)
-    return f'<section id="study-{i}">\n<h2>{title}</h2>\n<ul class="soft">{facts}</ul>\n{pictures}{tables}</section>\n'
+    facts = "".join(f"<li>{escape(fact)}</li>" for fact in [*_made_by(one.summary), *one.notes])
+    pictures = "".join(_picture(i, picture) for picture in one.pictures)
+    tables = "".join(_heading(f"study-{i}-table-{table.name}", table.title) + _table(table) for table in one.tables)
+    return f"""<section id="study-{i}">
+<h2>{escape(one.summary.title)}</h2>
+<ul class="soft">{facts}</ul>
+{pictures}{tables}{_settings(i, one.summary)}</section>
+"""
+
+
+def _settings(i: int, summary: Summary) -> str:
+    words = "".join(f"<p>{escape(fact)}</p>\n" for fact in _versions(summary))
+    table = _table(settings_table(summary))
+    return f"""<details class="settings" id="study-{i}-settings">
+<summary>Settings and versions</summary>
+{words}{table}</details>
+"""
+
+
+def _theory(claims: Sequence[Claim]) -> str:
+    return f"""<section id="theory">
+<h2>{_THEORY}</h2>
+<p class="soft">Bellemare, Le Roux, Castro and Moitra, Distributional reinforcement learning with linear function
+approximation (2019). Open a claim for what is true instead and for its figures.</p>
+{to_fragment(claims)}</section>
+"""
+
+
+def _heading(name: str, words: str) -> str:
+    return f'<h3 id="{name}">{escape(words)}</h3>\n'
 
 
 def _facts(one: Section) -> list[str]:
     """How the runs were made and scored, and what is missing."""
-    summary = one.summary
+    return [*_made_by(one.summary), *_versions(one.summary), *one.notes]
+
+
+def _made_by(summary: Summary) -> list[str]:
     facts = [f"Made by: {summary.study.command}"] if summary.study.command else []
     by_protocol: dict[str, list[str]] = {}
     for env in summary.games:
         for protocol in summary.protocols[env]:
             by_protocol.setdefault(protocol.sentence, []).append(env)
-    facts += [f"Protocol ({', '.join(envs)}): {words}." for words, envs in by_protocol.items()]
-    facts += [f"Versions: {', '.join(words)}." for words in _versions(summary)]
-    return facts + one.notes
+    return facts + [f"Protocol ({', '.join(envs)}): {words}." for words, envs in by_protocol.items()]
 
 
-def _versions(summary: Summary) -> list[list[str]]:
-    found = {tuple(f"{name} {value}" for name, value in curve.versions.items()): None for curve in summary.curves}
-    return [list(words) for words in sorted(found) if words]
+def _versions(summary: Summary) -> list[str]:
+    return [f"Versions: {', '.join(words)}." for words in versions(summary)]
 
 
-def _picture(prefix: str, picture: Picture) -> str:
-    caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
-    return f"<h3>{escape(picture.title)}</h3>\n<figure>\n{inline_svg(prefix, picture)}\n{caption}\n</figure>\n"
+def _picture(i: int, picture: Picture) -> str:
+    width = re.search(r'<svg[^>]* width="([\d.]+pt)"', picture.svg)
+    size = f' style="width: {width[1]}"' if width else ""
+    values = json.dumps(picture.values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    data = '<script type="application/json" class="values">' + values.replace("<", "\\u003c") + "</script>\n"
+    return f"""{_heading(f"study-{i}-figure-{picture.name}", picture.title)}<figure>
+<div class="plot"{size}>
+{inline_svg(f"s{i}-{picture.name}", picture)}
+{data if picture.values else ""}</div>
+<figcaption>{escape(picture.caption + (_POINT if picture.values else ""))}</figcaption>
+</figure>
+"""
 
 
 def inline_svg(prefix: str, picture: Picture) -> str:
@@ -142,7 +195,26 @@ def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
     rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in table.rows)
     note = f'<p class="soft">{escape(table.note)}</p>\n' if table.note else ""
-    return f'<h3>{escape(table.title)}</h3>\n<div class="wide"><table>\n<tr>{head}</tr>\n{rows}</table></div>\n{note}'
+    parts = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>"
+    return f'<div class="wide"><table class="sortable">\n{parts}</table></div>\n{note}'
+
+
+def _read(name: str) -> str:
+    return files("cramerl.study").joinpath(name).read_text(encoding="utf-8")
+
+
+def _markdown_table(table: Table) -> list[str]:
+    head = [_markdown_row(table.columns), _markdown_row(["---"] * len(table.columns))]
+    return [*head, *map(_markdown_row, table.rows), *(["", table.note] if table.note else [])]
+
+
+def _claims_table(claims: Sequence[Claim]) -> Table:
+    rows = []
+    for claim in claims:
+        figures = [f"{name}: {show(figure, claim.expected[name])}" for name, figure in claim.figures.items()]
+        rows.append([claim.id, claim.statement, claim.verdict, claim.correction, "; ".join(figures)])
+    columns = ["claim", "the paper says", "verdict", "what is true", "recomputed"]
+    return Table("claims", _THEORY, columns, rows, summary(claims))
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

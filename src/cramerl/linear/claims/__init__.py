@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from cramerl.linear.claims import distance, learning, process, projection, theorems
 from cramerl.linear.claims.claim import Claim, Expected, Verdict
-from cramerl.linear.claims.page import to_html
+from cramerl.linear.claims.page import to_html, to_markdown
 from cramerl.linear.claims.table import format_table, to_json
 
-__all__ = ["Claim", "Expected", "Verdict", "format_table", "to_html", "to_json", "verify"]
+__all__ = ["Claim", "Expected", "Verdict", "format_table", "to_html", "to_json", "to_markdown", "verify"]
 
 
 def verify() -> list[Claim]:

@@ -1,0 +1,153 @@
+"use strict";
+// Values where the reader points at a figure, tables that can be sorted, and everything open on paper.
+
+function made(name, where, kind = "") {
+  const node = document.createElement(name);
+  if (kind) node.className = kind;
+  return where.appendChild(node);
+}
+
+let shown = null; // the panel that is pointed at
+const tip = made("div", document.body, "tip");
+tip.hidden = true;
+
+// A panel of a figure: pointed at, touched, or walked through with the arrow keys like a slider.
+class Panel {
+  constructor(data, plot) {
+    this.data = data;
+    this.stop = 0;
+    this.node = made("div", plot, "panel");
+    const [left, top, width, height] = data.box;
+    Object.assign(this.node.style, { left: `${left}%`, top: `${top}%`, width: `${width}%`, height: `${height}%` });
+    const said = { role: "slider", tabindex: 0, "aria-label": `values of ${data.title}`, "aria-valuemin": 0 };
+    for (const [name, value] of Object.entries(said)) this.node.setAttribute(name, value);
+    this.node.setAttribute("aria-valuemax", data.stops.length - 1);
+    this.describe();
+    for (const kind of ["pointermove", "pointerdown"]) this.node.addEventListener(kind, (event) => this.point(event));
+    this.node.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && this.hide());
+    this.node.addEventListener("focus", () => this.show(this.stop));
+    this.node.addEventListener("blur", () => this.hide());
+    this.node.addEventListener("keydown", (event) => this.press(event));
+  }
+
+  point(event) {
+    const box = this.node.getBoundingClientRect();
+    const at = (100 * (event.clientX - box.left)) / box.width;
+    const far = this.data.stops.map(([, place]) => Math.abs(place - at));
+    this.show(far.indexOf(Math.min(...far)));
+  }
+
+  press(event) {
+    const last = this.data.stops.length - 1;
+    const ways = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
+    const ends = { Home: 0, End: last };
+    if (event.key === "Escape") this.hide();
+    else if (event.key in ways) this.show(Math.min(Math.max(this.stop + ways[event.key], 0), last));
+    else if (event.key in ends) this.show(ends[event.key]);
+    else return;
+    event.preventDefault();
+    if (shown) this.node.scrollIntoView({ block: "nearest" });
+  }
+
+  // The lines that have a value at the stop, each with that value.
+  rows() {
+    return this.data.lines.map((line) => [line, line.points[this.stop]]).filter(([, point]) => point);
+  }
+
+  describe() {
+    const words = this.rows().map(([line, point]) => `${line.label} ${point[2]}`);
+    this.node.setAttribute("aria-valuenow", this.stop);
+    this.node.setAttribute("aria-valuetext", `${this.data.stops[this.stop][0]}: ${words.join("; ")}`);
+  }
+
+  show(stop) {
+    this.stop = stop;
+    this.describe();
+    this.node.replaceChildren();
+    tip.replaceChildren();
+    const [words, at] = this.data.stops[stop];
+    made("i", this.node, "rule").style.left = `${at}%`;
+    made("b", tip).textContent = `${this.data.title}, ${words}`;
+    const body = made("tbody", made("table", tip));
+    for (const [line, [left, top, value]] of this.rows()) {
+      const dot = made("i", this.node, "dot");
+      Object.assign(dot.style, { left: `${left}%`, top: `${top}%`, background: line.colour });
+      const row = made("tr", body);
+      made("i", made("td", row)).style.background = line.colour;
+      for (const text of [line.label, value]) made("td", row).textContent = text;
+    }
+    shown = this;
+    this.place();
+  }
+
+  // Below the panel, or above it where there is no room, so that the lines stay in sight; gone when the panel is.
+  place() {
+    const box = this.node.getBoundingClientRect();
+    tip.hidden = box.bottom < 0 || box.top > innerHeight;
+    const x = box.left + (this.data.stops[this.stop][1] / 100) * box.width;
+    const below = box.bottom + 8 + tip.offsetHeight < innerHeight;
+    const within = (value, most) => `${Math.max(8, Math.min(value, most))}px`;
+    tip.style.left = within(x - tip.offsetWidth / 2, document.documentElement.clientWidth - tip.offsetWidth - 8);
+    tip.style.top = within(below ? box.bottom + 8 : box.top - tip.offsetHeight - 8, innerHeight - tip.offsetHeight - 8);
+  }
+
+  hide() {
+    shown = null;
+    this.node.replaceChildren();
+    tip.hidden = true;
+  }
+}
+
+// What a cell is sorted by: its first number where it begins with one.
+function numberIn(text) {
+  const found = /^-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?/.exec(text);
+  return found ? Number(found[0].replaceAll(",", "")) : NaN;
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+function sortedRows(rows, column, down) {
+  const texts = new Map(rows.map((row) => [row, row.cells[column].textContent.trim()]));
+  const missing = (row) => ["", "–"].includes(texts.get(row)); // stay at the end, whichever way
+  const numbers = rows.every((row) => missing(row) || !Number.isNaN(numberIn(texts.get(row))));
+  const compare = (a, b) =>
+    numbers ? numberIn(texts.get(a)) - numberIn(texts.get(b)) : collator.compare(texts.get(a), texts.get(b));
+  return [...rows].sort((a, b) => {
+    if (missing(a) || missing(b)) return missing(a) - missing(b);
+    return down ? compare(b, a) : compare(a, b);
+  });
+}
+
+// A header goes from rising to falling, and then back to the order in which the table was written.
+function makeSortable(table) {
+  const body = table.tBodies[0];
+  const written = [...body.rows];
+  const heads = [...table.tHead.rows[0].cells];
+  const next = { none: "ascending", ascending: "descending", descending: "none" };
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    head.setAttribute("aria-sort", "none");
+    button.addEventListener("click", () => {
+      const order = next[head.getAttribute("aria-sort")];
+      heads.forEach((other) => other.setAttribute("aria-sort", other === head ? order : "none"));
+      body.append(...(order === "none" ? written : sortedRows(written, column, order === "descending")));
+    });
+  });
+}
+
+for (const data of document.querySelectorAll("script.values")) {
+  for (const panel of JSON.parse(data.textContent)) new Panel(panel, data.closest(".plot"));
+}
+document.querySelectorAll("table.sortable").forEach(makeSortable);
+for (const kind of ["scroll", "resize"]) addEventListener(kind, () => shown?.place(), { passive: true });
+
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details:not([open])")];
+  opened.forEach((one) => { one.open = true; });
+});
+addEventListener("afterprint", () => opened.forEach((one) => { one.open = false; }));
+document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,64 @@
+"""A real browser for the tests of pages: Debian's Chromium without a window. Where there is none they are skipped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+
+def require_chromium() -> None:
+    """Skip the module that asks for a browser where there is none."""
+    pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip("there is no Chromium here: `make browser` installs it", allow_module_level=True)
+
+
+@contextmanager
+def open_chromium(profile: Path) -> Iterator[Any]:
+    """A browser with a profile of its own, whose logs can be read."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",  # needed by root in a container
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--window-size=1280,1000",
+        f"--user-data-dir={profile}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    try:
+        yield browser
+    finally:
+        browser.quit()
+
+
+def forget(browser: Any) -> None:
+    """Leave the page, and drop what it left in the logs."""
+    browser.get("about:blank")
+    for log in ("browser", "performance"):
+        browser.get_log(log)
+
+
+def problems(browser: Any) -> list[str]:
+    """What the page complained about since it was last asked."""
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+def requests(browser: Any) -> list[str]:
+    """Addresses that were asked for since it was last asked, but for those inside the page."""
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [one["params"]["request"]["url"] for one in sent if one["method"] == "Network.requestWillBeSent"]
+    return [url for url in urls if not url.startswith(("data:", "blob:", "about:"))]
