@@ -157,8 +157,22 @@ def test_records_that_are_broken_are_a_sentence(runs, tmp_path):
 
 
 def test_live_play_on_loopback(runs):
+    # Where tests run in the background Ctrl-C is ignored, and that is inherited.
+    heard = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); import cramerl.cli as cli; "
     process = subprocess.Popen(
-        [*COMMAND, "watch", str(runs / "s51"), str(runs / "qr"), "--serve", "--port", "0", "--fps", "60"],
+        [
+            sys.executable,
+            "-c",
+            f"{heard}sys.exit(cli.main())",
+            "watch",
+            str(runs / "s51"),
+            str(runs / "qr"),
+            "--serve",
+            "--port",
+            "0",
+            "--fps",
+            "60",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

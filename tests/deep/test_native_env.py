@@ -253,5 +253,5 @@ def test_unknown_names(name, sentence):
 
 
 def test_a_jax_program_is_needed_for_lanes():
-    with pytest.raises(ValueError, match=r"^lanes must be 1 for gym:CartPole-v1, which is no JAX program; got 2$"):
+    with pytest.raises(ValueError, match=r"^lanes are for .* JAX programs, gym:CartPole-v1 is none; got 2$"):
         building.make_loop(TrainConfig(env="gym:CartPole-v1", lanes=2))
