@@ -49,7 +49,10 @@ bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/deep.py
 
 study: $(READY)  ## figures and tables of docs/study.md, from results/
-	$(BIN)/cramerl report results --out docs/study
+	$(BIN)/cramerl report results --out out/study
+	mkdir -p docs/study/figures
+	cp out/study/tables.md docs/study/
+	cp $(addprefix out/study/figures/,$(notdir $(wildcard docs/study/figures/*.svg))) docs/study/figures/
 
 docs: $(READY)  ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build

@@ -48,6 +48,7 @@ HOUSE = [
         "study.building",
         "study.agents",
         "study.loggers",
+        "study.interrupts",
         "study.training",
         "study.progress",
     ),

@@ -77,13 +77,12 @@ class _Lines:
             self._waiting = line
 
 
-class _Live(_Lines):
-    """Two lines of a terminal, written over."""
+class OnTerminal:
+    """What displays that are written over share: where they are drawn, and lines that are said above them."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float], console: Any):
+    def _open(self, console: Any) -> None:
         from rich.live import Live
 
-        super().__init__(stream, clock)
         self._display = Live(console=console, auto_refresh=False)
         self._display.start()
 
@@ -93,6 +92,14 @@ class _Live(_Lines):
 
     def _say(self, words: str) -> None:
         self._display.console.print(words, markup=False, highlight=False)
+
+
+class _Live(OnTerminal, _Lines):
+    """Two lines of a terminal, written over."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float], console: Any):
+        super().__init__(stream, clock)
+        self._open(console)
 
     def _show(self, status: Status, now: float, started: bool) -> None:
         from rich.console import Group

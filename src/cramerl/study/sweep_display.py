@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from cramerl.study.progress import duration
+from cramerl.study.progress import OnTerminal, duration
 from cramerl.study.sweep import Job, last_speed
 from cramerl.study.sweep_run import State
 
@@ -141,22 +141,12 @@ class _Lines:
         return (last - first) / max(now - first_time, 1e-9)
 
 
-class _Live(_Lines):
+class _Live(OnTerminal, _Lines):
     """A table of the running cells, written over."""
 
     def __init__(self, stream: TextIO, out: Path, done_before: int, clock: Callable[[], float], console: Any):
-        from rich.live import Live
-
         super().__init__(stream, out, done_before, clock)
-        self._display = Live(console=console, auto_refresh=False)
-        self._display.start()
-
-    def close(self) -> None:
-        """Leave the last state where it is."""
-        self._display.stop()
-
-    def _say(self, words: str) -> None:
-        self._display.console.print(words, markup=False, highlight=False)
+        self._open(console)
 
     def _show(self, state: State, running: list[Progress], now: float) -> None:
         from rich.console import Group

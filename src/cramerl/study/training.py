@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +13,7 @@ import numpy as np
 
 from cramerl.study import building, loggers
 from cramerl.study.config import TrainConfig
+from cramerl.study.interrupts import interrupts
 from cramerl.study.lanes import LOST, log_line, named_lanes, not_finite
 from cramerl.study.records import RunFolder
 
@@ -159,7 +158,7 @@ class _Trainer:
             self.loggers = [
                 stack.enter_context(closing(x)) for x in loggers.make_loggers(self.config, self.folder.path, self.step)
             ]
-            stop = stack.enter_context(_interrupts(self._announce_stop))
+            stop = stack.enter_context(interrupts(self._announce_stop))
             self._clock, self._clock_step = time.perf_counter(), self.step
             self._report()
             while self.loop.block < self.total_blocks:
@@ -390,27 +389,3 @@ def _set_weights(loop: Any, config: TrainConfig) -> None:
     from cramerl.study.agents import read_weights
 
     loop.set_params(read_weights(config.initial_weights, loop.params))
-
-
-@contextmanager
-def _interrupts(announce: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a wish to stop, which the loop asks for; the second one interrupts as usual."""
-    wished = threading.Event()
-
-    def on_interrupt(*_: Any) -> None:
-        wished.set()
-        signal.signal(signal.SIGINT, previous)
-        announce()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield wished.is_set
-        return
-    previous = signal.getsignal(signal.SIGINT)
-    if previous is None or previous == signal.SIG_IGN:
-        yield wished.is_set
-        return
-    signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield wished.is_set
-    finally:
-        signal.signal(signal.SIGINT, previous)
