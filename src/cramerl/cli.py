@@ -35,6 +35,7 @@ examples:
   cramerl evaluate queue --features fourier:5 --discount 0.99
   cramerl evaluate --data log.parquet --state x,y --next-state x2,y2 --terminated done
   cramerl train s51 Breakout-MinAtar --steps 1e6 --seed 0
+  cramerl sweep runs/all --agents s51,u51 --envs CartPole-v1 --seeds 0-4
   cramerl report runs                      learning curves, tables and intervals of what was trained
   cramerl play runs/RUN                    scores of a trained agent; also: resume, export
   cramerl watch runs/RUN                   what it believes while it plays, as a page to scrub

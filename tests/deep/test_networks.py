@@ -263,3 +263,30 @@ def test_small_pictures_are_refused(name, shape):
 )
 def test_the_smallest_pictures(name, shape, flat):
     assert shapes_of(build(name, shape))["hidden1"]["weights"][0] == flat
+
+
+CONVOLVED = [
+    ("nature", (60, 52, 4), np.uint8),
+    ("nature_same", (37, 30, 4), np.uint8),
+    ("nature_same", (24, 24, 3), np.float32),
+    ("minatar", (6, 5, 3), np.float32),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "dtype"), CONVOLVED)
+def test_convolutions_as_patches_are_convolutions(name, shape, dtype, rng):
+    """The form for gradients on a GPU gives the outputs and the gradients of the other one."""
+    plain, patched = (make_network(name, shape, 2, 3, frame_scale=255.0, convolutions=c) for c in ("xla", "patches"))
+    params, other = (network.init(jax.random.key(0)) for network in (plain, patched))
+    jax.tree.map(np.testing.assert_array_equal, params, other)
+    seen = jnp.asarray(rng.integers(0, 256, (3, *shape)).astype(dtype))
+    weights = jnp.asarray(rng.normal(size=(3, 2, 3)).astype(np.float32))
+
+    def outputs_and_gradient(network):
+        inputs = network.prepare(seen)
+        return jax.value_and_grad(lambda p: jnp.sum(weights * network.outputs(p, inputs)))(params)
+
+    found, expected = outputs_and_gradient(patched), outputs_and_gradient(plain)
+    np.testing.assert_allclose(plain.apply(params, seen), patched.outputs(params, patched.prepare(seen)), atol=1e-6)
+    assert all(np.any(np.asarray(leaf)) for leaf in jax.tree.leaves(expected))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), found, expected)
