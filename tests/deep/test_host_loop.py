@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from lenient import lenient
 
+from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.envs.atari import AtariEnvs
 from cramerl.deep.host_loop import HostLoop
 from cramerl.deep.schedule import Schedule
@@ -38,7 +39,9 @@ def make(groups: int, *, thread: bool, on_host: bool = False) -> HostLoop:
     size = 4 // groups
     envs = [AtariEnvs("pong", size, sticky=0.25, noop_max=5, skip=i * size) for i in range(groups)]
     learner = building.make_learner(CONFIG, envs[0].spec)
-    return HostLoop(envs, learner, SCHEDULE, seed=3, frames_on_host=on_host, launch_in_thread=thread)
+    loop = HostLoop(envs, learner, SCHEDULE, seed=3, frames_on_host=on_host, launch_in_thread=thread)
+    loop._updates_per_call = 4 // groups  # as on an accelerator: each group launches its share
+    return loop
 
 
 def run(loop: HostLoop, blocks: list[int]) -> dict[str, Any]:
@@ -74,8 +77,10 @@ def test_the_spread_of_the_work_changes_nothing(plain, groups, thread, on_host):
         np.testing.assert_array_equal(rows, other["rows"][name], err_msg=name)
     for a, b in zip(jax.tree.leaves(plain["weights"]), jax.tree.leaves(other["weights"]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-    assert plain["totals"][0].blocks == other["totals"][0].blocks > 0
-    assert plain["totals"][0].episodes == other["totals"][0].episodes
+    (before,), (after,) = plain["totals"], other["totals"]
+    assert before.episodes == after.episodes
+    assert after.blocks == groups * before.blocks > 0  # sums of each group's share of the updates
+    np.testing.assert_allclose(after.info.loss / after.blocks, before.info.loss / before.blocks, rtol=1e-4)
 
 
 @pytest.mark.parametrize("thread", [False, True])
@@ -114,3 +119,16 @@ def test_what_stops_a_step_is_heard():
     with pytest.raises(ValueError, match="these environments were closed"):
         loop.advance(2)
     loop.close()
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_group_counts_episodes_and_begins_each_anew(in_thread):
+    group = EnvGroup(AtariEnvs("pong", 2, max_episode_frames=40), 0, in_thread=in_thread)
+    group.reset(0)
+    finished = []
+    for _ in range(24):  # ten steps and one for the restart
+        group.start(np.zeros(2, np.int32))
+        finished.append(group.finish())
+    group.close()
+    assert [i for i, ended in enumerate(finished) if ended] == [9, 20]
+    assert finished[9] == finished[20] == (2, 0.0, 20)
