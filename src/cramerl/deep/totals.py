@@ -16,7 +16,8 @@ class Totals(NamedTuple):
     """Sums over blocks.
 
     Attributes:
-        info: sums of the blocks' (or, where updates are launched in parts, the parts') means, and the first update of the run whose loss was not finite (or -1).
+        info: sums of the means of blocks, or of parts of them where updates are launched in parts; and the first update
+            of the run whose loss was not finite (or -1).
         blocks: how many of those there were.
         episodes: how many ended.
         returns: of those, in the game's own points.
