@@ -25,9 +25,9 @@ for part in ${*:-rates report penalties variants atari}; do
     variants) # how far U51 can be taken
         cramerl sweep results/minatar-u51 --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
             --seeds 3000-3002 --learning-rates 1e-4,3e-4 --base-law uniform,zero --mean-weight 0,0.1,1 --steps 1e6 $common ;;
-    atari) # the paper's figure: ten million frames of each game, one run at a time
+    atari) # the paper's figure: ten million frames of each game, two at once so that one is made while the other learns
         cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
-            --seeds 0 --preset paper --num-envs 128 --steps 2500000 --log-steps 25000 --checkpoints none --jobs 1 \
+            --seeds 0 --preset paper --num-envs 128 --steps 2500000 --log-steps 25000 --checkpoints weights --jobs "${ATARI_JOBS:-2}" \
             --minutes "${MINUTES:-100000}" ;;
     *) echo "parts are rates, report, penalties, variants and atari; got $part" >&2; exit 2 ;;
     esac
