@@ -11,6 +11,8 @@ from study_runs import change_config, write_rows, write_run
 from cramerl.study.anchors import ANCHORS, anchors_for, atari_game
 from cramerl.study.curves import area_under_curve, common_steps, final_score, on_grid, read_curves
 from cramerl.study.exports import dopamine_rows, rliable_scores
+from cramerl.study.presets import preset
+from cramerl.study.protocols import Protocol
 from cramerl.study.summaries import summarise
 
 
@@ -188,7 +190,7 @@ def test_the_protocol_of_atari(tmp_path):
     first, second = (read_curves([tmp_path / name])[0] for name in ("pong", "sticky"))
     assert first.frames[-1] == 4000
     assert first.protocol.sentence == (
-        "Atari, not sticky, a lost life ends the return, no no-op starts, at most 27,000 steps an episode, "
+        "Atari, not sticky, a lost life ends the return, no no-op starts, at most 15,625 steps an episode, "
         "learning from clipped rewards, epsilon 0.05, training scores"
     )
     assert (
@@ -199,6 +201,13 @@ def test_the_protocol_of_atari(tmp_path):
     )
     change_config(tmp_path / "pong", max_episode_steps=0)
     assert read_curves([tmp_path / "pong"])[0].protocol == first.protocol  # the same limit
+
+
+def test_no_episode_of_atari_outlasts_an_iteration(tmp_path):
+    settings = preset("paper", "c51", "pong", num_envs=128).to_json()
+    assert Protocol.of(settings, "training").max_episode_steps == 250_000 // 128
+    assert Protocol.of(settings, "evaluation").max_episode_steps == 27_000
+    assert Protocol.of(settings | {"iteration_steps": 10**7}, "training").max_episode_steps == 27_000
 
 
 def test_settings_of_atari_mean_nothing_elsewhere(run, tmp_path):

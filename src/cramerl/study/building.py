@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -177,8 +176,7 @@ def _make_groups(config: TrainConfig) -> list[HostEnvs]:
     if not halves:
         return [make_envs(config, config.num_envs)]
     half = config.num_envs // 2
-    with ThreadPoolExecutor(2) as threads:  # making an emulator takes a tenth of a second
-        return list(threads.map(lambda skip: make_envs(config, half, skip), (0, half)))
+    return [make_envs(config, half, skip) for skip in (0, half)]
 
 
 def make_agent(config: TrainConfig, spec: EnvSpec, params: Any) -> Agent:

@@ -35,7 +35,8 @@ class Protocol:
         noop_max: most no-ops at the start.
         fire_reset: whether fire is pressed at the start.
         full_action_space: whether all 18 actions are there.
-        max_episode_steps: time limit; 0 is the environment's own.
+        max_episode_steps: time limit; 0 is the environment's own. Atari's environments begin anew with every iteration, so
+            no episode that is scored in training is longer than that.
         clip_rewards: whether the learner sees clipped rewards.
         epsilon: share of random actions in the episodes that are scored, after its decay.
         scores: "training" or "evaluation".
@@ -57,7 +58,9 @@ class Protocol:
         """The protocol that settings stand for; Atari's own settings are left out elsewhere, where they do nothing."""
         family = family_of(settings["env"], frames_per_step)
         atari = family == "Atari"
-        limit = int(settings["max_episode_steps"])
+        limit = int(settings["max_episode_steps"]) or (_ATARI_TIME_LIMIT if atari else 0)
+        if atari and scores == "training":
+            limit = min(limit, int(settings["iteration_steps"]) // int(settings["num_envs"]))
         return cls(
             family=family,
             sticky=float(settings["sticky"]) if atari else 0.0,
@@ -65,7 +68,7 @@ class Protocol:
             noop_max=int(settings["noop_max"]) if atari else 0,
             fire_reset=bool(settings["fire_reset"]) and atari,
             full_action_space=bool(settings["full_action_space"]) and atari,
-            max_episode_steps=limit or (_ATARI_TIME_LIMIT if atari else 0),
+            max_episode_steps=limit,
             clip_rewards=bool(settings["clip_rewards"]),
             epsilon=float(settings["exploration_final" if scores == "training" else "eval_epsilon"]),
             scores=scores,

@@ -380,6 +380,8 @@ def _require_same(config: dict[str, Any], saved: dict[str, Any], folder: Path) -
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:
     kind = {"native": "gymnax", "atari": "Atari", "gymnasium": "Gymnasium"}[family]
     size = f"{config.steps:,} steps, {config.num_envs} environments"
+    if family != "native":  # no longer episode can end
+        size += f" that begin anew every {config.iteration_steps // config.num_envs:,} steps"
     return (
         f"{config.agent} on {config.env} ({kind}, preset {config.preset or 'none'}): {size}, into {folder}; compiling"
     )
