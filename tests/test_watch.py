@@ -78,6 +78,33 @@ def test_a_page_of_little_room_is_coarser():
     assert sum(len(chunk[2]) for chunk in sent["views"][0]["laws"]) < 100_000
 
 
+def test_where_rounding_is_not_enough_a_law_stands_for_several_steps():
+    made = make_recording(2000, views=("s51", "c51", "dqn"), actions=6)
+    sent = pack(made, room=700_000, exact=[17, 1234])
+    assert len(json.dumps(sent)) < 700_000
+    s51, c51, _ = sent["views"]
+    assert [view["name"] for view in sent["views"]] == ["s51", "c51", "dqn"]
+    (words,) = [words for words in sent["facts"] if words.startswith("bars of s51 every ")]
+    every = int(words.split()[4])
+    assert not any("dqn" in words for words in sent["facts"])  # small as it is, it fits
+    for view, one in ((made.views[0], s51), (made.views[1], c51)):
+        laws = unpack_laws(one["laws"], 66).reshape(view.laws.shape) * one["precision"]
+        for step in (0, every, 17, 1234):
+            np.testing.assert_allclose(laws[step], view.laws[step], atol=0.51 * one["precision"])
+    laws = unpack_laws(s51["laws"], 66)
+    held = [step for step in range(2000) if step % every and step not in (17, 1234)]
+    np.testing.assert_array_equal(laws[held], laws[np.array(held) - 1])
+
+
+def test_a_sample_that_misjudges_does_not_break_the_limit(rng):
+    made = make_recording(8000, views=("c51",))
+    laws = rng.normal(0, 0.1, (8000, 3, 11)).astype(np.float32)
+    laws.reshape(8, 1000, 33)[:, :256] = 0  # just where the sample is taken
+    view = made.views[0]._replace(laws=laws)
+    sent = pack(recording.Recording(**{**vars(made), "views": [view]}), room=450_000)
+    assert len(json.dumps(sent)) < 450_000
+
+
 def test_pictures_that_flicker_too_much_are_thinned(rng):
     pictures = rng.integers(0, 256, (100, 40, 50), dtype=np.uint8)
     tape = Tape((40, 50))
@@ -217,6 +244,13 @@ def test_words_for_actions():
     assert screens.action_names(SimpleNamespace(), spec("Other-v0", (4,))) == ["action 0", "action 1", "action 2"]
 
 
+def test_the_laws_of_a_picture_have_one_scale():
+    figure = picture._figure(make_recording(views=("s51", "qr")), 17)
+    _, left, right = figure.axes
+    assert left.get_xlim() == right.get_xlim()
+    assert left.get_xlim()[0] < -10
+
+
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
 def test_a_picture_of_two_agents(tmp_path, suffix):
     path = picture.write_picture(make_recording(views=("s51", "qr")), 17, tmp_path / f"figure{suffix}")
@@ -265,6 +299,20 @@ def test_states_of_an_evaluation(tmp_path):
     page.write_page(made, tmp_path / "page.html")
 
 
+def test_one_of_many_states_can_be_seen(tmp_path):
+    states = 700  # more than the picture has columns
+    laws = {"states": list(range(states)), "means": [1.0] * states, "visited": [1 / states] * states}
+    content = {"support": [0, 1], "normalisation": "before", "laws": laws | {"masses": [[0, 1]] * states}}
+    content["process"] = "MarkovRewardProcess(700 states, discount 0.9)"
+    (tmp_path / "evaluation.json").write_text(json.dumps(content))
+    made = process.read_evaluation(tmp_path)
+    assert made.title.endswith(": 700 states, discount 0.9")
+    for step in (0, 350, 699):
+        marked = np.flatnonzero((made.tape[step][-4:] == 2).all(axis=0))
+        assert len(marked) >= 4
+        assert abs(marked.mean() - step / states * 480) < 5
+
+
 def test_an_evaluation_that_cannot_be_read_is_a_sentence(tmp_path):
     for text, words in (("{", "cannot be used"), ('{"support": [0, 1]}', "holds no laws; run cramerl evaluate again")):
         (tmp_path / "evaluation.json").write_text(text)
@@ -276,21 +324,56 @@ def test_an_evaluation_that_cannot_be_read_is_a_sentence(tmp_path):
         process.read_evaluation(tmp_path)
 
 
+def colours_of_the_page():
+    """The variables of the style sheet, in light and in dark."""
+    light, dark = (
+        dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
+        for block in re.findall(r":root \{(.*?)\}", page._read("page.css"), re.DOTALL)
+    )
+    return {"light": light, "dark": light | dark}
+
+
+def contrast(one, other):
+    """The ratio of WCAG 2: 1 for one colour, 21 for black on white."""
+
+    def brightness(colour):
+        parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        return np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    dim, bright = sorted((brightness(one), brightness(other)))
+    return (bright + 0.05) / (dim + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_stand_out_as_accessibility_asks(scheme):
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    colours = colours_of_the_page()[scheme]
+    for ground in (colours["ground"], colours["card"]):
+        for text in ("ink", "soft", "negative-text"):
+            assert contrast(colours[text], ground) >= 4.5, text
+        for shape in ("positive", "negative", "came", "second", "fourth", "focus"):
+            assert contrast(colours[shape], ground) >= 3, shape
+    assert contrast(colours["on-problem"], colours["negative-text"]) >= 4.5
+    assert not re.search(r"color: #|stroke: #|fill: #", page._read("page.css"))  # none beside the variables
+
+
 @pytest.mark.slow
-def test_two_noisy_agents_for_the_length_of_an_atari_episode_stay_under_25_mb(tmp_path, rng):
-    """27,000 steps, six actions, laws of which every mass is new at each step: harder to pack than any agent's."""
+@pytest.mark.parametrize("actions", [6, 18])
+def test_two_noisy_agents_for_the_length_of_an_atari_episode_stay_under_25_mb(tmp_path, rng, actions):
+    """27,000 steps, laws of which every mass is new at each step: harder to pack than any agent's."""
     steps, atoms = 27_000, np.linspace(-10, 10, 51)
     made = make_recording(1)
     tape, shown = Tape((210, 160)), rng.integers(0, 3, (210, 160), dtype=np.uint8)
     for t in range(steps):
         shown[t % 210, :4] = t % 3
         tape.append(shown)
-    action, nothing = rng.integers(0, 6, steps).astype(np.int32), np.zeros(steps, np.float32)
-    noisy = [
-        recording.make_view(name, name, atoms, laws, rng.random((steps, 6)), action)
-        for name, laws in (("a", rng.normal(0.02, 0.03, (steps, 6, 51))), ("b", rng.normal(0.02, 0.03, (steps, 6, 51))))
-    ]
+    action, nothing = rng.integers(0, actions, steps).astype(np.int32), np.zeros(steps, np.float32)
+    noisy = []
+    for name in ("a", "b"):
+        laws = 0.02 + 0.03 * rng.standard_normal((steps, actions, 51), np.float32)
+        noisy.append(recording.make_view(name, name, atoms, laws, rng.random((steps, actions)), action))
     columns = {"action": action, "reward": nothing, "score": nothing, "episode": action * 0, "came": nothing}
-    long = recording.Recording(**{**vars(made), **columns, "tape": tape, "views": noisy, "actions": list("abcdef")})
+    names = [f"action {i}" for i in range(actions)]
+    long = recording.Recording(**{**vars(made), **columns, "tape": tape, "views": noisy, "actions": names})
     path = page.write_page(long, tmp_path / "long.html")
     assert 5e6 < path.stat().st_size < 25e6

@@ -65,6 +65,10 @@ class Page:
     def press(self, *keys):
         self.browser.find_element(By.TAG_NAME, "body").send_keys(*keys)
 
+    def press_where_it_is(self, *keys):
+        """Keys that go to whatever has the focus."""
+        self.browser.switch_to.active_element.send_keys(*keys)
+
     def scrub(self, step):
         self.run(
             "const s = document.getElementById('slider'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))",
@@ -212,6 +216,13 @@ def test_the_link_to_a_step(chromium, recorded):
     assert Page(chromium, recorded[1], "#t=9999").step == 59
 
 
+@pytest.mark.parametrize(("link", "step"), [("#t=0", 0), ("#t=abc", 17), ("#elsewhere", 17)])
+def test_every_link_opens_a_page_that_is_drawn(chromium, recorded, link, step):
+    shown = Page(chromium, recorded[1], link)
+    assert shown.step == step
+    np.testing.assert_allclose(shown.bars(0, 0), recorded[0].views[0].laws[step, 0], atol=2e-3)
+
+
 def test_marks_and_the_choice_of_a_phenomenon(page):
     marks = page.browser.find_elements(By.CSS_SELECTOR, "#marks button")
     assert [mark.get_attribute("data-step") for mark in marks] == ["17"]
@@ -252,11 +263,73 @@ def test_negative_mass_has_its_own_colour_in_light_and_dark(page):
     assert len(set(colours[1])) == 3
 
 
+def test_keys_are_named_where_there_is_a_keyboard(page):
+    hint = page.browser.find_element(By.ID, "keys")
+    assert hint.is_displayed()
+    assert "space plays" in hint.text
+
+
+def test_charts_of_six_actions_of_two_agents_fit_into_a_window(chromium, tmp_path):
+    shown = Page(chromium, write_page(make_recording(20, actions=6), tmp_path / "page.html"))
+    metrics = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    shown.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    last, controls = shown.run(
+        "const bottom = [...document.querySelectorAll('.chart')].map((c) => c.getBoundingClientRect().bottom);"
+        "return [Math.max(...bottom), document.getElementById('controls').getBoundingClientRect().top]"
+    )
+    shown.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert last < controls
+
+
+def test_printed_it_is_dark_on_white_without_controls(page):
+    feature = {"name": "prefers-color-scheme", "value": "dark"}
+    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": [feature]})
+    ink, slider, place = page.run(
+        "return [getComputedStyle(document.body).color, document.getElementById('slider').offsetHeight,"
+        " document.getElementById('place').offsetHeight]"
+    )
+    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    assert ink == "rgb(27, 31, 36)"
+    assert (slider, place > 0) == (0, True)
+
+
+def test_arrows_step_after_a_choice_by_mouse(page):
+    page.scrub(3)
+    page.browser.find_element(By.ID, "same").click()
+    page.press_where_it_is(Keys.ARROW_RIGHT)
+    page.at(4)
+    page.browser.find_element(By.ID, "same").click()
+    page.run(
+        "const s = document.getElementById('find'); s.focus();"
+        "s.dispatchEvent(new PointerEvent('pointerdown')); s.value = ''; s.dispatchEvent(new Event('change'))"
+    )
+    page.press_where_it_is(Keys.ARROW_RIGHT)
+    page.at(5)
+    page.run("document.getElementById('speed').focus()")  # by keyboard it keeps its keys
+    page.press_where_it_is(Keys.ARROW_RIGHT)
+    time.sleep(0.2)
+    assert page.step == 5
+    page.run("document.activeElement.blur()")
+
+
+def test_scales_do_not_glide_for_readers_who_want_little_motion(page):
+    tops = []
+    for value in ("no-preference", "reduce"):
+        feature = {"name": "prefers-reduced-motion", "value": value}
+        page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        tops.append(page.run("player.playing = true; player.scale = [[-9, 9]]; return player.eased(0, [-1, 1])"))
+        page.run("player.playing = false")
+    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert tops[0][1] > 5
+    assert tops[1] == [-1, 1]
+
+
 def test_on_a_phone_nothing_sticks_out(page):
     metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     page.scrub(5)
     assert page.run("return document.documentElement.scrollWidth") <= 390
+    assert not page.browser.find_element(By.ID, "keys").is_displayed()
     page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
@@ -266,8 +339,15 @@ def test_everything_can_be_reached_by_keyboard_and_has_a_name(page):
         ".map((n) => n.getAttribute('aria-label') || n.closest('label')?.textContent || '')"
     )
     assert all(name.strip() for name in names)
-    page.press(Keys.TAB)
-    assert page.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    reached = []
+    for _ in range(12):
+        page.press_where_it_is(Keys.TAB)
+        reached.append(page.run("return document.activeElement.id || document.activeElement.tagName"))
+        assert page.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        if reached[-1] == "chosen":
+            break
+    order = ["SUMMARY", "slider", "play", "back", "forth", "speed", "find", "previous", "next", "same", "chosen"]
+    assert reached == order  # the marks are reached by [ and ], not one by one
 
 
 def test_heads_without_fixed_atoms(chromium, tmp_path):
@@ -300,6 +380,7 @@ def test_states_of_a_process(chromium, tmp_path):
     shown.press(Keys.ARROW_RIGHT)
     shown.at(1)
     assert shown.text('[data-name="state"]') == "7"
+    assert shown.text("#place") == "state 7 (t=1 of 1)"
     assert number(shown.text('[data-name="visited"]')) == 0.75
     assert shown.problems() == []
 
@@ -335,6 +416,27 @@ def test_live_play_goes_on_while_it_is_looked_at(chromium, monkeypatch):
         shown.wait(lambda: shown.run("return player.store.steps") > length)  # what is new still arrives
         assert {url.rpartition("/")[0] for url in shown.requests()} == {server.address.rstrip("/")}
         assert shown.problems() == []
+        chromium.get("about:blank")
+        server.shutdown()
+        server.live.close()
+
+
+def test_live_play_keeps_up_with_a_fast_agent(chromium, monkeypatch):
+    def assemble(player, moments, tape):
+        return dataclasses.replace(make_recording(len(moments)), tape=tape)
+
+    monkeypatch.setattr(serving, "assemble", assemble)
+    with serving.LiveServer(0) as server:
+        server.live = serving.Live(StubPlayer(), fps=50)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        shown = Page(chromium, server.address)
+        assert shown.run("return document.getElementById('speed').value") == "50"
+        shown.wait(lambda: shown.step > 150)
+        assert shown.run("return player.store.last - player.step") < 150
+        shown.run("player.go(player.store.first)")  # behind, and still playing
+        assert shown.run("return player.rate()") == 75
+        shown.run("player.speed = 10")
+        assert shown.run("return player.rate()") == 10
         chromium.get("about:blank")
         server.shutdown()
         server.live.close()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 import time
 import urllib.request
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -54,12 +56,14 @@ def refused(*arguments) -> str:
 def runs(tmp_path_factory, cache):
     """Two agents that learned the same game a little, and one that learned another."""
     folder = tmp_path_factory.mktemp("runs")
-    for name, agent, env in (
+    for name, agent, env, *more in (
         ("s51", "s51", "CartPole-v1"),
         ("qr", "qr", "CartPole-v1"),
         ("other", "s51", "Acrobot-v1"),
+        ("lanes", "s51", "CartPole-v1", "--lanes", "2"),
+        ("none", "s51", "CartPole-v1", "--checkpoints", "none"),
     ):
-        result = run("train", agent, env, *TINY, "--out", folder / name)
+        result = run("train", agent, env, *TINY, "--out", folder / name, *more)
         assert result.returncode == 0, result.stderr
     return folder
 
@@ -120,18 +124,66 @@ def test_an_export_and_an_evaluation(runs, tmp_path):
 
 def test_bad_input_is_a_sentence(runs, tmp_path):
     s51 = runs / "s51"
-    assert "has no config.json" in refused("watch", tmp_path / "nothing")
+    words = refused("watch", tmp_path / "nothing")
+    assert "RUN must be a folder of cramerl train, export or evaluate" in words
+    assert "nothing is not there" in words
+    assert "config.json is a file" in refused("watch", s51 / "config.json")
+    assert "has no config.json" in refused("watch", tmp_path)
+    assert "holds no weights: it was trained with --checkpoints none" in refused("watch", runs / "none")
     assert "--find disagreement needs two runs or more, got one" in refused("watch", s51, "--find", "disagreement")
     assert "must be a file that ends in .mp4, .gif" in refused("watch", s51, "--video", tmp_path / "a.avi")
     assert "--picture-out needs --picture" in refused("watch", s51, "--picture-out", tmp_path / "a.png")
     assert "must be t=N" in refused("watch", s51, "--picture", "x")
     picture = ("--picture", "t=50", "--picture-out", tmp_path / "a.png")
     assert "--picture must be a step from 0 to 4, got 50" in refused("watch", s51, "--max-steps", "5", *picture)
+    one = ("--picture", "t=9999", "--picture-out", tmp_path / "a.png", "--epsilon", "1")
+    assert "--picture must be a step from 0 to" in refused("watch", s51, *one)  # where only the episode's end tells
+    assert "must be a file that ends in .html, .htm, got" in refused("watch", s51, "--out", tmp_path / "a.mp4")
     assert "--video belongs to a recording" in refused("watch", s51, "--serve", "--video", tmp_path / "a.mp4")
-    assert "must not be a folder" in refused("watch", s51, "--out", tmp_path)
+    (tmp_path / "folder.html").mkdir()
+    assert "new or an ordinary file" in refused("watch", s51, "--out", tmp_path / "folder.html")
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder.html"]
     words = refused("watch", s51, runs / "other")
     assert "runs to watch together must be of one game" in words
     assert "has actions 2" in words
+
+
+def test_a_pipe_or_a_device_is_not_replaced(runs, tmp_path):
+    pipe = tmp_path / "pipe.html"
+    os.mkfifo(pipe)
+    assert "new or an ordinary file" in refused("watch", runs / "s51", "--max-steps", "3", "--out", pipe)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is no folder that even root cannot write to")
+def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_played(runs):
+    result = run("watch", runs / "s51", "--max-steps", "3", "--out", "/proc/page.html")
+    assert result.returncode == 2
+    assert "folder that can be written to" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--port", "5"), "--port belongs to --serve,"),
+        (("--fps", "5"), "--fps belongs to --video or --serve,"),
+        (("--serve", "--episodes", "2"), "--episodes belongs to a recording and not to --serve,"),
+        (("--lane", "0,1"), "--lane must be one number or one for each of 1 runs, got 2"),
+        (("--lane", "x"), "must be numbers from 0 with commas between"),
+        (("--lane", "1"), "lane must be one of 0"),
+    ],
+)
+def test_flags_that_would_be_ignored_are_refused(runs, flags, words):
+    assert words in refused("watch", runs / "s51", *flags)
+
+
+def test_flags_of_play_are_refused_for_an_evaluation(tmp_path):
+    assert run("evaluate", "random-walk", "--out", tmp_path).returncode == 0
+    for flags in (("--seed", "1"), ("--epsilon", "0.5"), ("--max-steps", "3"), ("--episodes", "1"), ("--lane", "0")):
+        assert f"{flags[0]} belongs to agents that play" in refused("watch", tmp_path, *flags)
+    assert "--serve needs an agent that plays" in refused("watch", tmp_path, "--serve")
+    assert "an evaluation is watched alone" in refused("watch", tmp_path, tmp_path)
 
 
 def test_records_that_are_broken_are_a_sentence(runs, tmp_path):
@@ -154,6 +206,24 @@ def test_records_that_are_broken_are_a_sentence(runs, tmp_path):
     unwritable = tmp_path / "file"
     unwritable.touch()
     assert "folder that can be written to" in refused("watch", runs / "s51", "--out", unwritable / "page.html")
+
+
+def test_lanes_are_watched_by_their_numbers(runs, tmp_path):
+    from cramerl.study.agents import load_agent
+    from cramerl.study.watch.playing import load_watched
+
+    lanes = runs / "lanes"
+    with lenient():
+        first, second = load_watched([lanes, lanes], [0, 1])
+        own = load_agent(lanes, lane=1)
+    assert [first.name, second.name] == ["s51 (lanes, lane 0)", "s51 (lanes, lane 1)"]
+    seen = np.zeros((1, *own.spec.observation_shape), np.float32)
+    with lenient():
+        np.testing.assert_array_equal(second.agent.values(seen), own.values(seen))
+        assert not np.array_equal(first.agent.values(seen), own.values(seen))
+    result = run("watch", lanes, "--lane", "1", "--max-steps", "3", "--out", tmp_path / "a.html")
+    assert result.returncode == 0, result.stderr
+    assert " kB)" in result.stdout
 
 
 def test_live_play_on_loopback(runs):

@@ -10,10 +10,12 @@ from cramerl.study.watch.tape import Tape
 ATOMS = np.linspace(-10, 10, 11)
 
 
-def make_recording(steps: int = 40, views: tuple[str, ...] = ("s51", "c51"), *, seed: int = 0) -> Recording:
-    """Random laws of three actions and a dot that wanders; step 17 has a double negative that none other has."""
+def make_recording(
+    steps: int = 40, views: tuple[str, ...] = ("s51", "c51"), *, seed: int = 0, actions: int = 3
+) -> Recording:
+    """Random laws of some actions and a dot that wanders; step 17 has a double negative that none other has."""
     rng = np.random.default_rng(seed)
-    action = rng.integers(0, 3, steps).astype(np.int32)
+    action = rng.integers(0, actions, steps).astype(np.int32)
     tape = Tape((6, 8))
     for t in range(steps):
         picture = np.zeros((6, 8), np.uint8)
@@ -24,7 +26,7 @@ def make_recording(steps: int = 40, views: tuple[str, ...] = ("s51", "c51"), *, 
         title="agents <on> a game",
         unit="step",
         facts=["a fact"],
-        actions=["stay", "left", "right"],
+        actions=["stay", "left", "right", *(f"other {i}" for i in range(3, actions))],
         tape=tape,
         palette=np.array([[0, 0, 0], [230, 159, 0], [86, 180, 233]], np.uint8),
         legend=[("dot", 1), ("odd dot", 2)],
@@ -34,16 +36,17 @@ def make_recording(steps: int = 40, views: tuple[str, ...] = ("s51", "c51"), *, 
         score=np.concatenate([[0], np.cumsum(reward)[:-1]]).astype(np.float32),
         episode=np.zeros(steps, np.int32),
         came=np.where(np.arange(steps) < steps // 2, 0.5, np.nan).astype(np.float32),
-        views=[_view(name, rng, steps, action) for name in views],
+        views=[_view(name, rng, actions, action) for name in views],
         labels=[],
     )
 
 
-def _view(name: str, rng: np.random.Generator, steps: int, action: np.ndarray) -> View:
+def _view(name: str, rng: np.random.Generator, actions: int, action: np.ndarray) -> View:
+    steps = len(action)
     if name in ("qr", "dqn"):
-        places = np.sort(rng.normal(size=(steps, 3, 1 if name == "dqn" else 5)), axis=-1)
+        places = np.sort(rng.normal(size=(steps, actions, 1 if name == "dqn" else 5)), axis=-1)
         return make_view(name, name, None, places, places.mean(axis=-1), action)
-    laws = rng.dirichlet(np.ones(11), size=(steps, 3))
+    laws = rng.dirichlet(np.ones(11), size=(steps, actions))
     if name == "s51":
         laws[:, :, -1] -= 0.3  # negative mass on a positive return
         laws[:, :, 5] += 0.3

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 # As in cramerl.study.watch.moments, which would be slow to import for a help text.
 _PHENOMENA = ("double-negative", "compensation", "noise", "disagreement")
+_PAGES = (".html", ".htm")
+# What a flag that is not given stands for. Flags begin as None, so that one which would be ignored can be refused.
+_DEFAULTS = {"episodes": 1, "seed": 0, "fps": 15, "port": 8051}
 
 WATCH_EXAMPLES = """\
 examples:
@@ -44,17 +47,23 @@ def add_watch_command(commands: Any) -> None:
     add = watch.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs or exports; or one of cramerl evaluate")
     add("--out", type=Path, metavar="FILE", help="the page (default: out/watch.html, unless only others are asked for)")
-    add("--episodes", type=integer_from(1), default=1, metavar="N", help="how many (default: %(default)s)")
-    add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="of environment and actions (default: %(default)s)")
+    add(
+        "--lane",
+        type=_lanes,
+        metavar="N[,N]",
+        help="of runs that have several: one for all or one for each (default: 0)",
+    )
+    add("--episodes", type=integer_from(1), metavar="N", help="how many (default: 1)")
+    add("--seed", type=integer_from(0, 2**31 - 1), help="of environment and actions (default: 0)")
     add("--epsilon", type=_share, metavar="X", help="share of random actions (default: the first run's eval_epsilon)")
     add("--max-steps", type=integer_from(1), metavar="N", help="stop after N steps (default: at the episode's end)")
     add("--find", choices=_PHENOMENA, help="mark the moments that show it most, and open at the strongest")
     add("--video", type=Path, metavar="FILE", help="also a video, .mp4 or .gif")
-    add("--fps", type=integer_from(1, 120), default=15, help="steps a second, video and live (default: %(default)s)")
+    add("--fps", type=integer_from(1, 120), help="steps a second, video and live (default: 15)")
     add("--picture", type=_place, metavar="t=N", help="also a picture of step N, or 'found': the strongest moment")
     add("--picture-out", type=Path, metavar="FILE", help=".pdf, .png or .svg (default: out/watch.png)")
     add("--serve", action="store_true", help="play live, on a page at this machine's loopback address")
-    add("--port", type=integer_from(0, 65535), default=8051, help="of --serve; 0 finds one (default: %(default)s)")
+    add("--port", type=integer_from(0, 65535), help="of --serve; 0 finds one (default: 8051)")
     watch.set_defaults(run=_watch)
 
 
@@ -75,36 +84,68 @@ def _place(text: str) -> int | str:
     return int(match[1]) if match else text
 
 
+def _lanes(text: str) -> list[int]:
+    if re.fullmatch(r"\d+(,\d+)*", text) is None:
+        raise argparse.ArgumentTypeError(f"must be numbers from 0 with commas between, got {text!r}")
+    return [int(lane) for lane in text.split(",")]
+
+
 def _watch(options: argparse.Namespace) -> int:
     from cramerl.study.watch.process import is_evaluation
 
-    _check(options)
     evaluated = [run for run in options.runs if is_evaluation(run)]
+    _check_flags(options, evaluated)
+    _check_outputs(options)
+    for name, value in _DEFAULTS.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
     if evaluated:
         return _watch_process(options, evaluated[0])
-    from cramerl.study import agents
-
     for run in options.runs:
-        agents.load_config(run)  # says what is wrong before libraries are loaded for seconds
+        _require_run(run)  # says what is wrong before libraries are loaded for seconds
     require_deep_libraries()
     return _serve(options) if options.serve else _watch_agents(options)
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Everything that can be wrong before an episode is played for minutes."""
-    from cramerl.study.watch import picture, video
-
+def _check_flags(options: argparse.Namespace, evaluated: list[Path]) -> None:
+    """Flags that do not go together, and those that would be ignored."""
+    if evaluated and len(options.runs) > 1:
+        raise ValueError(f"an evaluation is watched alone, got {evaluated[0]} and {len(options.runs) - 1} more")
+    if evaluated and options.serve:
+        raise ValueError(f"--serve needs an agent that plays, {evaluated[0]} holds the evaluation of a process")
     if options.serve:
-        for name in ("out", "video", "picture", "picture_out", "find", "max_steps"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"--{name.replace('_', '-')} belongs to a recording and not to --serve: leave it out")
+        _refuse(options, "a recording and not to --serve", "out", "video", "picture", "picture_out", "find")
+        _refuse(options, "a recording and not to --serve", "max_steps", "episodes")
         return
-    if options.picture_out and options.picture is None:
+    if evaluated:
+        _refuse(
+            options, "agents that play and not to an evaluation", "episodes", "seed", "epsilon", "max_steps", "lane"
+        )
+    _refuse(options, "--serve", "port")
+    if not options.video:
+        _refuse(options, "--video or --serve", "fps")
+    if options.picture is None and options.picture_out:
         raise ValueError("--picture-out needs --picture t=N, the step to draw")
     if options.picture == "found" and options.find is None:
         raise ValueError("--picture found needs --find, the phenomenon to look for")
+    if isinstance(options.picture, int) and options.max_steps and options.picture >= options.max_steps:
+        raise ValueError(f"--picture must be a step from 0 to {options.max_steps - 1}, got {options.picture}")
     if options.find == "disagreement" and len(options.runs) < 2:
         raise ValueError("--find disagreement needs two runs or more, got one")
+
+
+def _refuse(options: argparse.Namespace, owner: str, *names: str) -> None:
+    for name in names:
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} belongs to {owner}, and would be ignored here: leave it out")
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """What is written: files of the right kind, with the libraries that write them, where files can be written."""
+    from cramerl.study.watch import picture, video
+
+    if options.serve:
+        return
     if options.picture is not None:
         require_library("matplotlib", "plot")
         options.picture_out = options.picture_out or Path("out/watch.png")
@@ -116,6 +157,8 @@ def _check(options: argparse.Namespace) -> None:
             require_library("av", "watch")
     if options.out is None and options.video is None and options.picture is None:
         options.out = Path("out/watch.html")
+    if options.out:
+        picture.require_suffix("--out", options.out, _PAGES)
     for path in (options.out, options.video, options.picture_out):
         _require_writable(path)
 
@@ -124,20 +167,31 @@ def _require_writable(path: Path | None) -> None:
     """What cannot be written should not be played first."""
     if path is None:
         return
-    if path.is_dir():
-        raise ValueError(f"the file to write must not be a folder, got {path}")
+    if path.exists() and not path.is_file():  # a folder; or a device, which a new file would take the place of
+        raise ValueError(f"the file to write must be new or an ordinary file, got {path}")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise ValueError(f"the file to write must be in a folder that can be written to, got {path}")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"the file to write must be in a folder that can be written to, got {path}") from error
+
+
+def _require_run(run: Path) -> None:
+    """A folder that holds settings and may hold weights."""
+    from cramerl.study import agents
+
+    if not run.is_dir():
+        there = "is a file" if run.exists() else "is not there"
+        raise ValueError(f"RUN must be a folder of cramerl train, export or evaluate, {run} {there}")
+    config = agents.load_config(run)
+    if config.checkpoints == "none" and not (run / agents.WEIGHTS).is_file() and not (run / "checkpoints").is_dir():
+        raise ValueError(f"{run} holds no weights: it was trained with --checkpoints none")
 
 
 def _watch_process(options: argparse.Namespace, folder: Path) -> int:
     from cramerl.study.watch.process import read_evaluation
 
-    if len(options.runs) > 1:
-        raise ValueError(f"an evaluation is watched alone, got {folder} and {len(options.runs) - 1} more")
-    if options.serve:
-        raise ValueError(f"--serve needs an agent that plays, {folder} holds the evaluation of a process")
     _write(options, read_evaluation(folder))
     return 0
 
@@ -147,7 +201,7 @@ def _watch_agents(options: argparse.Namespace) -> int:
 
     show_progress("loading ...")
     recording = record(
-        load_watched(options.runs),
+        load_watched(options.runs, options.lane),
         episodes=options.episodes,
         epsilon=options.epsilon,
         seed=options.seed,
@@ -180,7 +234,8 @@ def _write(options: argparse.Namespace, recording: Recording) -> None:
         show_progress("packing ...")
         path = page.write_page(recording, options.out, find=options.find)
         show_progress("")
-        print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+        size = path.stat().st_size
+        print(f"wrote {path} ({f'{size / 1e6:.1f} MB' if size >= 1e6 else f'{size / 1e3:.0f} kB'})")
 
 
 def _print_moments(name: str, unit: str, found: list[int], score: Any) -> None:
@@ -197,7 +252,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     with serving.LiveServer(options.port) as server:
         show_progress("loading ...")
-        player = Player(load_watched(options.runs), epsilon=options.epsilon, seed=options.seed)
+        player = Player(load_watched(options.runs, options.lane), epsilon=options.epsilon, seed=options.seed)
         server.live = serving.Live(player, options.fps)
         show_progress("")
         print(f"live at {server.address}  (Ctrl-C ends it)", flush=True)

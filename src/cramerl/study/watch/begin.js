@@ -39,11 +39,12 @@ async function begin() {
   await store.add(data);
   const player = new Player(store, Boolean(data.live));
   window.player = player;
-  player.readHash();
-  if (!location.hash.startsWith("#t=")) await player.go(data.open ?? store.first);
-  await player.drawn;
+  await player.go(stepOfHash() ?? data.open ?? store.first);
   document.documentElement.dataset.ready = "yes";
-  if (data.live) { player.toggle(); follow(player); }
+  if (data.live) {
+    if (!CALM.matches) player.toggle(); // who wants little motion starts it by hand
+    follow(player);
+  }
 }
 
 begin().catch((error) => problem(`The recording cannot be read: ${error.message}`));

@@ -161,6 +161,7 @@ class Curve {
     };
     this.svg.addEventListener("pointerdown", (event) => { this.svg.setPointerCapture(event.pointerId); go(event); });
     this.svg.addEventListener("pointermove", (event) => { if (event.buttons) go(event); });
+    this.title = title;
   }
 
   draw() {
@@ -168,6 +169,7 @@ class Curve {
     let low = this.level, high = this.level;
     for (const values of all) for (const value of values) { if (value < low) low = value; if (value > high) high = value; }
     this.ends.textContent = high - low < 1e-3 ? words(low, 2) : `${words(low, 2)} … ${words(high, 2)}`;
+    this.svg.setAttribute("aria-label", `${this.title} along the recording: ${this.ends.textContent.replace("…", "to")}`);
     if (high - low < 1e-3) { high += 0.5; low -= 0.02; }
     const up = (value) => (HIGH - 3 - ((value - low) / (high - low)) * (HIGH - 6)).toFixed(1);
     all.forEach((values, i) => this.paths[i].setAttribute("d", envelope(values, up)));

@@ -1,7 +1,7 @@
 "use strict";
 // What was recorded, unpacked when it is needed: chunks are compressed, and hold each step as a change from the last.
 
-const KEPT_CHUNKS = 12;
+const KEPT_CHUNKS = 24;
 
 function bytesOf(text) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);

@@ -60,13 +60,13 @@ MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 PHENOMENA = (*MEASURES, "disagreement")
 
 
-def cramer_apart(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> float:
-    """Cramér distance between two laws on atoms of their own, each given mass one."""
-    places = np.concatenate([first[0], second[0]])
-    jumps = np.concatenate([_unit(first[1]), -_unit(second[1])])
-    order = np.argsort(places, kind="stable")
-    heights = np.cumsum(jumps[order])[:-1]
-    return float(np.sqrt(np.sum(heights**2 * np.diff(places[order]))))
+def cramer_apart(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Cramér distance between two laws on atoms of their own, each given mass one: (..., K) and (..., L) -> (...)."""
+    places = np.concatenate([first[0], second[0]], axis=-1)
+    jumps = np.concatenate([_unit(first[1]), -_unit(second[1])], axis=-1)
+    order = np.argsort(places, axis=-1, kind="stable")
+    heights = np.cumsum(np.take_along_axis(jumps, order, axis=-1), axis=-1)[..., :-1]
+    return np.sqrt(np.sum(heights**2 * np.diff(np.take_along_axis(places, order, axis=-1)), axis=-1))
 
 
 def scores(recording: Recording) -> dict[str, np.ndarray]:
@@ -106,9 +106,17 @@ def _taken(view: View, action: np.ndarray) -> np.ndarray:
 
 
 def _apart(first: View, second: View, action: np.ndarray) -> np.ndarray:
-    return np.array([cramer_apart(first.law(t, a), second.law(t, a)) for t, a in enumerate(action)])
+    return cramer_apart(_laws(first, action), _laws(second, action))
+
+
+def _laws(view: View, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Atoms and masses of the laws of the actions taken, (T, K) each."""
+    taken = _taken(view, action)
+    if view.kind == "masses":
+        return np.broadcast_to(view.atoms, taken.shape), taken
+    return taken, np.full(taken.shape, 1 / taken.shape[-1])
 
 
 def _unit(masses: np.ndarray) -> np.ndarray:
     masses = np.asarray(masses, float)
-    return masses + (1 - masses.sum()) / masses.size
+    return masses + (1 - masses.sum(axis=-1, keepdims=True)) / masses.shape[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,21 +14,26 @@ from cramerl.study.watch.tape import Chunk, Tape
 
 PAGE_BYTES = 25_000_000
 _PRECISIONS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2)  # of a mass; of the range of returns for quantiles
-_CHUNK_BYTES = 400_000
+_CHUNK_BYTES = 200_000
 _PICTURE_SHARE = 0.6  # of the page, at most
+_MOST_HELD = 64  # steps that one picture or one law may stand for
 _FRAME_BYTES = 200_000  # the page without its numbers, and what surrounds them
 
 
-def pack(recording: Recording, *, start: int = 0, room: int = PAGE_BYTES) -> dict[str, Any]:
+def pack(
+    recording: Recording, *, start: int = 0, room: int = PAGE_BYTES, exact: Collection[int] = ()
+) -> dict[str, Any]:
     """What the page's script reads, as plain values of JSON.
 
     Masses are rounded to the finest precision with which the page stays within ``room`` bytes. Pictures stay as they
-    are, unless they would take most of it (few games flicker that much): then one stands for several steps.
+    are, unless they would take most of it (few games flicker that much): then one stands for several steps. So do laws
+    where even the coarsest precision takes too much: several agents, many actions.
 
     Args:
         recording: what to show.
         start: index of its first step, for a page that is sent more and more steps.
         room: bytes the page may have.
+        exact: steps that always have laws of their own.
     """
     chunks, every = thin_pictures(recording.tape, start, int(_PICTURE_SHARE * room))
     pictures = [_plain(chunk) for chunk in chunks]
@@ -37,12 +42,11 @@ def pack(recording: Recording, *, start: int = 0, room: int = PAGE_BYTES) -> dic
     used = sum(len(chunk[2]) for chunk in pictures) + sum(
         len(text) for some in (numbers, *of_views) for text in some.values()
     )
-    left = max(room - _FRAME_BYTES - used, 1) // len(recording.views)
-    views = [_view(view, start, left) | {"numbers": some} for view, some in zip(recording.views, of_views, strict=True)]
+    views, coarser = _views(recording.views, start, room - _FRAME_BYTES - used, exact)
     return {
         "title": recording.title,
         "unit": recording.unit,
-        "facts": [*recording.facts, *([f"a picture every {every} steps"] if every > 1 else [])],
+        "facts": [*recording.facts, *([f"a picture every {every} steps"] if every > 1 else []), *coarser],
         "actions": recording.actions,
         "labels": recording.labels,
         "start": start,
@@ -56,14 +60,14 @@ def pack(recording: Recording, *, start: int = 0, room: int = PAGE_BYTES) -> dic
             "chunks": pictures,
         },
         "numbers": numbers,
-        "views": views,
+        "views": [view | {"numbers": some} for view, some in zip(views, of_views, strict=True)],
     }
 
 
 def thin_pictures(tape: Tape, start: int, room: int) -> tuple[list[Chunk], int]:
     """Chunks of pictures that fit into ``room`` bytes, and how many steps a picture stands for: one wherever it can."""
     chunks, every = tape.chunks(), 1
-    while sum(4 * len(chunk.data) // 3 for chunk in chunks) > room and every < 64:
+    while sum(4 * len(chunk.data) // 3 for chunk in chunks) > room and every < _MOST_HELD:
         every *= 2
         thinned, held = Tape(tape.size, start), tape[0]
         for i in range(len(tape)):
@@ -73,9 +77,23 @@ def thin_pictures(tape: Tape, start: int, room: int) -> tuple[list[Chunk], int]:
     return chunks, every
 
 
-def _view(view: View, start: int, room: int) -> dict[str, Any]:
-    precision = _precision(view, room)
-    return {
+def _views(
+    views: Sequence[View], start: int, room: int, exact: Collection[int]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Views that share ``room``, where a small one leaves what it does not need to the others; and what to say."""
+    packed: dict[int, dict[str, Any]] = {}
+    words = {}
+    for done, i in enumerate(sorted(range(len(views)), key=lambda i: views[i].laws.size)):
+        packed[i], every = _view(views[i], start, room // (len(views) - done), exact)
+        room -= sum(len(chunk[2]) for chunk in packed[i]["laws"])
+        if every > 1:
+            words[i] = f"bars of {views[i].name} every {every} steps"
+    return [packed[i] for i in range(len(views))], [words[i] for i in sorted(words)]
+
+
+def _view(view: View, start: int, room: int, exact: Collection[int]) -> tuple[dict[str, Any], int]:
+    precision, every, chunks = _fit(view, start, room, exact)
+    packed = {
         "name": view.name,
         "agent": view.agent,
         "kind": view.kind,
@@ -83,8 +101,9 @@ def _view(view: View, start: int, room: int) -> dict[str, Any]:
         "places": view.laws.shape[2],
         "precision": precision,
         "range": _range(view),
-        "laws": [_plain(chunk) for chunk in pack_laws(view.laws, precision, start)],
+        "laws": [_plain(chunk) for chunk in chunks],
     }
+    return packed, every
 
 
 def pack_laws(laws: np.ndarray, precision: float, start: int = 0) -> list[Chunk]:
@@ -104,8 +123,22 @@ def pack_laws(laws: np.ndarray, precision: float, start: int = 0) -> list[Chunk]
     return chunks
 
 
-def _precision(view: View, room: int) -> float:
-    """The finest precision that fits, judged by a sample of the steps."""
+def _fit(view: View, start: int, room: int, exact: Collection[int]) -> tuple[float, int, list[Chunk]]:
+    """The finest precision that fits into ``room``, how many steps a law stands for, and the laws packed so.
+
+    A sample of the steps says where to begin; what is packed in the end is measured.
+    """
+    ways = _ways(view)
+    chunks = []
+    for precision, every in ways[_first_that_fits(view, ways, room) :]:
+        chunks = pack_laws(view.laws[_held(len(view.laws), every, exact)], precision, start)
+        if _sent(chunks) <= room:
+            return precision, every, chunks
+    return *ways[-1], chunks
+
+
+def _ways(view: View) -> list[tuple[float, int]]:
+    """Precisions and steps for each law, from the best to the smallest."""
     unit = 1.0
     if view.kind == "quantiles":
         low, high = _range(view)["x"]
@@ -113,15 +146,33 @@ def _precision(view: View, room: int) -> float:
     # Beyond 16 bits a number would be cut.
     least = float(np.max(np.abs(view.laws), initial=0)) / 32_000
     allowed = [p * unit for p in _PRECISIONS if p * unit >= least] or [least]
+    held = [2**i for i in range(1, _MOST_HELD.bit_length())]
+    return [*((precision, 1) for precision in allowed), *((allowed[-1], every) for every in held)]
+
+
+def _first_that_fits(view: View, ways: Sequence[tuple[float, int]], room: int) -> int:
+    """Judged by a sample of the steps; the last where none does."""
     length = 256
     places = range(0, len(view.laws), max(length, len(view.laws) // 8))
     sample = [view.laws[place : place + length] for place in places]
     share = sum(map(len, sample)) / len(view.laws)
-    for precision in allowed:
-        packed = sum(len(chunk.data) for part in sample for chunk in pack_laws(part, precision))
-        if packed / share * 4 / 3 <= room:
-            return precision
-    return allowed[-1]
+    for i, (precision, every) in enumerate(ways):
+        if sum(_sent(pack_laws(part[_held(len(part), every)], precision)) for part in sample) / share <= room:
+            return i
+    return len(ways) - 1
+
+
+def _held(steps: int, every: int, exact: Collection[int] = ()) -> np.ndarray:
+    """Whose law each step shows: every ``every``-th one's own, the exact ones' own, in between the last one's."""
+    shown = np.zeros(steps, int)
+    for own in (np.arange(0, steps, every), np.array([step for step in exact if step < steps], int)):
+        shown[own] = own
+    return np.maximum.accumulate(shown)
+
+
+def _sent(chunks: Sequence[Chunk]) -> int:
+    """Bytes of chunks as text."""
+    return sum(4 * (len(chunk.data) + 2) // 3 for chunk in chunks)
 
 
 def _range(view: View) -> dict[str, Sequence[float]]:

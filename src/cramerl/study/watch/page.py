@@ -15,7 +15,7 @@ from cramerl.study.watch import moments
 from cramerl.study.watch.packing import pack
 from cramerl.study.watch.recording import Recording
 
-_SCRIPTS = ("data.js", "charts.js", "player.js", "begin.js")
+_SCRIPTS = ("data.js", "charts.js", "reader.js", "player.js", "begin.js")
 
 
 def write_page(recording: Recording, path: str | Path, *, find: str | None = None) -> Path:
@@ -39,7 +39,8 @@ def page_data(recording: Recording, *, find: str | None = None) -> dict[str, Any
         steps = moments.find(score)
         found[name] = {"steps": steps, "scores": [float(score[step]) for step in steps]}
     first = found[find]["steps"][:1] if find else []
-    return pack(recording) | {"found": found, "find": find, "open": first[0] if first else 0}
+    exact = {step for one in found.values() for step in one["steps"]}
+    return pack(recording, exact=exact) | {"found": found, "find": find, "open": first[0] if first else 0}
 
 
 def to_html(data: dict[str, Any]) -> str:

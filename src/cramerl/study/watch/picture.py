@@ -48,9 +48,12 @@ def _figure(recording: Recording, step: int) -> Any:
         ax.set_title(
             f"{name}\nmean {view.values[step, action]:.2f}, mass {total:.2f}, negative {negative:.2f}", fontsize=9
         )
+    across = [ax.get_xlim() for ax in axes[1:]]
+    for ax in axes[1:]:  # one scale, so that the laws can be compared
+        ax.set_xlim(min(low for low, _ in across), max(high for _, high in across))
     signed = [ax for ax, view in zip(axes[1:], recording.views, strict=True) if view.kind == "masses"]
     limits = [ax.get_ylim() for ax in signed]
-    for ax in signed:  # one scale, so that the laws can be compared
+    for ax in signed:
         ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
     return figure
 

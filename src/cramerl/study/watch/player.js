@@ -4,7 +4,6 @@ const SPEEDS = [1, 2, 5, 10, 15, 30, 60, 120];
 const STATES = "The chart is one state's law: how much mass the evaluation puts on each discounted return from there on. " +
   "Linear functions of features may put negative mass on a return: a bar below the line, which takes away from the rest. " +
   "“Total mass” is the sum of all bars, “negative mass” the sum of those below the line, “visited” the share of time spent in the state.";
-const byId = (name) => document.getElementById(name);
 
 class Player {
   constructor(store, live) {
@@ -12,7 +11,8 @@ class Player {
     this.live = live;
     this.step = store.first;
     this.playing = false;
-    this.speed = store.meta.unit === "state" ? 5 : 15;
+    this.speed = live ? store.meta.fps : store.meta.unit === "state" ? 5 : 15;
+    this.speeds = [...new Set([...SPEEDS, this.speed])].sort((a, b) => a - b);
     this.found = [];
     this.drawn = Promise.resolve();
     this.build();
@@ -31,12 +31,14 @@ class Player {
       make("i", {}, span).style.background = meta.picture.palette[index];
       span.append(name);
     }
-    for (const name of ["best-legend", "chosen-label"]) byId(name).hidden = process;
+    for (const name of ["best-legend", "chosen-label", "chosen-keys"]) byId(name).hidden = process;
     byId("came-legend").hidden = process || this.live;
     if (process) byId("explain").textContent = STATES;
     column.classList.toggle("single", process);
     column.classList.toggle("alone", views.length === 1);
     column.classList.toggle("few", meta.actions.length <= 3);
+    column.style.setProperty("--rows",
+      views.length > 1 || meta.actions.length <= 3 ? meta.actions.length : Math.ceil(meta.actions.length / 3));
     this.charts = views.map((view, i) => {
       const box = make("section", { class: "agent", "aria-label": view.name }, column);
       const head = make("h2", {}, box, view.name);
@@ -65,7 +67,7 @@ class Player {
   redrawCurves() { for (const curve of this.curves) curve.draw(); }
 
   buildTable() {
-    const table = make("table", {}, byId("numbers")), head = make("tr", {}, make("thead", {}, table));
+    const table = make("table", { "aria-label": "the law of the action taken, in numbers" }, byId("numbers")), head = make("tr", {}, make("thead", {}, table));
     const process = this.store.meta.unit === "state";
     for (const name of ["", "mass", "negative", ...(process ? [] : ["clipped"]), "mean"]) make("th", { scope: "col" }, head, name);
     const body = make("tbody", {}, table);
@@ -95,9 +97,10 @@ class Player {
     byId("next").addEventListener("click", () => this.jump(1));
     for (const name of ["same", "chosen"]) byId(name).addEventListener("change", () => this.show());
     const speed = byId("speed");
-    for (const value of SPEEDS) make("option", { value }, speed, `${value}/s`);
+    for (const value of this.speeds) make("option", { value }, speed, `${value}/s`);
     speed.value = this.speed;
     speed.addEventListener("change", () => { this.speed = Number(speed.value); });
+    for (const select of [speed, byId("find")]) freeKeysAfterPointer(select);
     this.buildFind();
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.readHash());
@@ -107,8 +110,8 @@ class Player {
   buildFind() {
     const find = byId("find"), found = this.store.meta.found || {};
     const names = Object.keys(found);
-    for (const name of ["find-label", "previous", "next"]) byId(name).hidden = names.length === 0;
-    make("option", { value: "" }, find, "nothing");
+    for (const name of ["find-label", "previous", "next", "find-keys"]) byId(name).hidden = names.length === 0;
+    make("option", { value: "" }, find, "choose …");
     for (const name of names) make("option", { value: name }, find, `${name.replace("-", " ")} (${found[name].steps.length})`);
     find.addEventListener("change", () => this.mark(find.value, true));
     const wanted = this.store.meta.find || "";
@@ -123,7 +126,7 @@ class Player {
     this.found = found ? [...found.steps].sort((a, b) => a - b) : [];
     (found ? found.steps : []).forEach((step, i) => {
       const words = `${name.replace("-", " ")} ${found.scores[i].toPrecision(3)} at ${this.store.meta.unit} ${step}`;
-      const mark = make("button", { title: words, "aria-label": words, "data-step": step }, marks);
+      const mark = make("button", { title: words, "aria-label": words, "data-step": step, tabindex: -1 }, marks);
       mark.classList.toggle("strongest", i === 0);
       mark.style.left = `calc(8px + (100% - 16px) * ${this.store.steps > 1 ? step / (this.store.steps - 1) : 0})`;
       mark.addEventListener("click", () => this.seek(step));
@@ -138,9 +141,9 @@ class Player {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const tag = event.target.tagName, typing = tag === "SELECT" || (tag === "INPUT" && event.target.type !== "range");
-    if (typing && event.key !== "[" && event.key !== "]") return;
-    if (event.key === " " && (tag === "BUTTON" || tag === "SUMMARY")) return;
+    const tag = event.target.tagName, box = event.target.type === "checkbox";
+    if (tag === "SELECT" && event.key !== "[" && event.key !== "]") return; // it has a use for keys of its own
+    if (event.key === " " && (tag === "BUTTON" || tag === "SUMMARY" || box)) return;
     const far = event.shiftKey ? 10 : 1;
     const actions = {
       " ": () => this.toggle(), ArrowLeft: () => this.seek(this.step - far), ArrowRight: () => this.seek(this.step + far),
@@ -154,14 +157,14 @@ class Player {
   }
 
   faster(change) {
-    const place = Math.min(SPEEDS.length - 1, Math.max(0, SPEEDS.indexOf(this.speed) + change));
-    this.speed = SPEEDS[place];
+    const place = Math.min(this.speeds.length - 1, Math.max(0, this.speeds.indexOf(this.speed) + change));
+    this.speed = this.speeds[place];
     byId("speed").value = this.speed;
   }
 
   readHash() {
-    const match = /^#t=(\d+)$/.exec(location.hash);
-    if (match && Number(match[1]) !== this.step) this.seek(Number(match[1]));
+    const step = stepOfHash();
+    if (step !== null && step !== this.step) this.seek(step);
   }
 
   rescale() {
@@ -210,7 +213,7 @@ class Player {
         this.charts[i][a].draw(law, y, { mean: values[a], came, taken, favourite: a === best && actions > 1 });
       }
       const each = view.places > 1 ? `${view.places} equal masses` : "the mean only";
-      this.scales[i].textContent = view.kind === "masses" ? `charts end at ${words(y[1], 2)}` : each;
+      this.scales[i].textContent = view.kind === "masses" ? `top of the charts: ${words(y[1], 2)}` : each;
       const numbers = { mean: values[action] };
       for (const name of ["total", "negative", "clipped"]) numbers[name] = store.viewNumber(i, name, step);
       for (const [name, cell] of Object.entries(this.cells[i])) cell.textContent = words(numbers[name]);
@@ -223,7 +226,7 @@ class Player {
   // While it plays a scale moves towards its place, so that charts do not jump; a moment looked at has its own at once.
   eased(i, [bottom, top]) {
     this.scale = this.scale || [];
-    const before = this.playing && this.scale[i] ? this.scale[i] : [bottom, top];
+    const before = this.playing && !CALM.matches && this.scale[i] ? this.scale[i] : [bottom, top];
     this.scale[i] = [Math.min(bottom, before[0] + 0.2 * (bottom - before[0])), Math.max(top, before[1] + 0.2 * (top - before[1]))];
     return this.scale[i];
   }
@@ -243,8 +246,11 @@ class Player {
     const share = store.steps > 1 ? (step - store.first) / (store.steps - 1) : 0;
     for (const curve of this.curves) curve.at(share);
     byId("slider").value = step;
-    byId("slider").setAttribute("aria-valuetext", `${meta.unit} ${step} of ${store.last}`);
-    byId("place").textContent = `${meta.unit} ${step.toLocaleString("en")} of ${store.last.toLocaleString("en")}`;
+    const label = meta.labels[step];
+    const place = label === undefined ? `${step.toLocaleString("en")} of ${store.last.toLocaleString("en")}` :
+      label === String(step) ? `${label} of ${store.last}` : `${label} (t=${step} of ${store.last})`;
+    byId("slider").setAttribute("aria-valuetext", `${meta.unit} ${place}`);
+    byId("place").textContent = `${meta.unit} ${place}`;
     byId("picture").setAttribute("aria-label", `picture at ${meta.unit} ${step}`);
     document.documentElement.dataset.shown = step;
     clearTimeout(this.later); // an address for each step would be too many while playing
@@ -263,13 +269,19 @@ class Player {
     byId("play").setAttribute("aria-label", this.playing ? "pause" : "play");
   }
 
+  // Live, a page that fell behind goes faster until it has caught up, unless its reader chose to look more slowly.
+  rate() {
+    const behind = this.live && this.speed >= this.store.meta.fps && this.store.last - this.step > this.store.meta.fps;
+    return behind ? 1.5 * this.speed : this.speed;
+  }
+
   run() {
     if (this.running) return;
     this.running = true;
     let before = performance.now(), owed = 0;
     const frame = async (now) => {
       if (!this.playing) { this.running = false; return; }
-      owed = Math.min(owed + ((now - before) / 1000) * this.speed, this.speed / 2 + 1);
+      owed = Math.min(owed + ((now - before) / 1000) * this.rate(), this.speed / 2 + 1);
       before = now;
       const whole = Math.floor(owed);
       if (whole > 0 && this.step < this.store.last) { owed -= whole; await this.go(this.step + whole); }

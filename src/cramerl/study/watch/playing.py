@@ -45,19 +45,31 @@ class Moment(NamedTuple):
     next_laws: list[np.ndarray]
 
 
-def load_watched(runs: Sequence[str | Path]) -> list[Watched]:
-    """Load trained agents, all of one game, or say which does not fit."""
+def load_watched(runs: Sequence[str | Path], lanes: Sequence[int] | None = None) -> list[Watched]:
+    """Load trained agents, all of one game, or say which does not fit.
+
+    Args:
+        runs: folders of runs or exports.
+        lanes: which lane of each, where runs have several; one number stands for all of them, None for the first.
+    """
+    lanes = [0] * len(runs) if lanes is None else list(lanes) * (len(runs) if len(lanes) == 1 else 1)
+    if len(lanes) != len(runs):
+        raise ValueError(f"--lane must be one number or one for each of {len(runs)} runs, got {len(lanes)}")
     configs = [agents.load_config(run) for run in runs]
-    loaded = [agents.load_agent(run) for run in runs]
-    kinds = [config.agent for config in configs]
-    folders = [Path(run).resolve().name for run in runs]
-    shown = []
-    for i, kind in enumerate(kinds):
-        name = kind if kinds.count(kind) == 1 else f"{kind} ({folders[i]})"
-        shown.append(name if name not in shown else f"{name} {i + 1}")
+    loaded = [agents.load_agent(run, lane=lane) for run, lane in zip(runs, lanes, strict=True)]
     for run, config, agent in zip(runs[1:], configs[1:], loaded[1:], strict=True):
         _require_same_game(str(runs[0]), configs[0], loaded[0].spec, str(run), config, agent.spec)
-    return [Watched(*one) for one in zip(shown, configs, loaded, strict=True)]
+    return [Watched(*one) for one in zip(_names(runs, configs, lanes), configs, loaded, strict=True)]
+
+
+def _names(runs: Sequence[str | Path], configs: Sequence[TrainConfig], lanes: Sequence[int]) -> list[str]:
+    """Agents by their kind; where there are several of a kind by folder and lane too, at last by number."""
+    kinds, shown = [config.agent for config in configs], []
+    for i, (run, config, lane) in enumerate(zip(runs, configs, lanes, strict=True)):
+        where = Path(run).resolve().name + (f", lane {lane}" if len(config.lane_settings) > 1 else "")
+        name = config.agent if kinds.count(config.agent) == 1 else f"{config.agent} ({where})"
+        shown.append(name if name not in shown else f"{name} {i + 1}")
+    return shown
 
 
 class Player:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from cramerl.study.watch.tape import Tape
 EVALUATION = "evaluation.json"
 _GROUND, _BAR, _HERE, _LINE = (22, 25, 29), (86, 180, 233), (230, 159, 0), (74, 80, 88)
 _HEIGHT, _WIDTH = 160, 480
+_MARK = 9  # columns that show, at least, which state is looked at
+# Ways to keep the mass of laws at one (docs/certificate.md).
+_KEPT = {"before": "put right before each backup", "after": "put right after each backup", "affine": "by construction"}
 
 
 def is_evaluation(folder: str | Path) -> bool:
@@ -40,7 +44,7 @@ def _recording(values: dict[str, Any], name: str) -> Recording:
         raise ValueError(f"its laws must be (states, {atoms.size}) numbers, got {masses.shape}")
     nothing = np.zeros(len(states), np.float32)
     action = np.zeros(len(states), np.int32)
-    process = values.get("process") or "a log of transitions"
+    process = re.sub(r"^\w+\((.*)\)$", r"\1", values.get("process") or "a log of transitions")
     return Recording(
         title=f"{name}: {process}",
         unit="state",
@@ -61,7 +65,8 @@ def _recording(values: dict[str, Any], name: str) -> Recording:
 
 
 def _facts(values: dict[str, Any], shown: int) -> list[str]:
-    facts = [f"{shown:,} states shown", f"mass kept: {values['normalisation']}"]
+    kept = values["normalisation"]
+    facts = [f"{shown:,} states shown", f"mass kept at one: {_KEPT.get(kept, kept)}"]
     return [*facts, f"residual {values['residual']:.1e}"] if values.get("residual") is not None else facts
 
 
@@ -80,6 +85,7 @@ def _pictures(means: np.ndarray) -> Tape:
         picture = ground.copy()
         column = picture[:, left : max(right, left + 1)]
         column[column == 1] = 2
-        column[-5:] = 2
+        wider = max(0, _MARK - (right - left)) // 2  # of many states one is too thin to be seen
+        picture[-8:, max(0, left - wider) : right + wider] = 2
         tape.append(picture)
     return tape

@@ -46,7 +46,7 @@ class Live:
     def page(self) -> str:
         """The page, opened at the newest step."""
         data = self.part(self._count - 2)
-        return to_html(data | {"live": True, "open": data["start"]})
+        return to_html(data | {"live": True, "fps": self._fps, "open": data["start"]})
 
     def part(self, after: int) -> dict[str, Any]:
         """Steps after a given one, packed; those that are not kept any more are left out."""
@@ -106,10 +106,10 @@ class LiveServer(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                words = f"--port must be a free port, {port} is taken; --port 0 finds a free one"
-                raise ValueError(words) from error
-            raise
+            why = {errno.EADDRINUSE: "is taken", errno.EACCES: "may not be used"}.get(error.errno or 0)
+            if why is None:
+                raise
+            raise ValueError(f"--port must be a free port, {port} {why}; --port 0 finds a free one") from error
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A page that was closed in the middle of an answer is no error."""
@@ -130,8 +130,11 @@ class _Handler(BaseHTTPRequestHandler):
             if place.path == "/":
                 self._answer(200, "text/html; charset=utf-8", live.page())
             elif place.path == "/steps":
-                after = int(parse_qs(place.query).get("after", ["-1"])[0])
-                self._answer(200, "application/json", json.dumps(live.part(after), allow_nan=False))
+                after = parse_qs(place.query).get("after", ["-1"])[0]
+                if not after.removeprefix("-").isdecimal():
+                    self._answer(400, "text/plain; charset=utf-8", f"after must be a number, got {after}")
+                    return
+                self._answer(200, "application/json", json.dumps(live.part(int(after)), allow_nan=False))
             else:
                 self._answer(404, "text/plain", "there is only the page itself, at /")
         except ConnectionError:

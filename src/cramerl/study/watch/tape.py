@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_CHUNK_BYTES = 2_000_000  # what a browser unpacks in the time of a frame or two
+_CHUNK_BYTES = 1_000_000  # what a browser unpacks in the time of a frame or two
 
 
 class Chunk(NamedTuple):
