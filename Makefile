@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready-$(EXTRAS)
 OUT    ?= out/demo
 TRAIN_STEPS ?= 150000
 
-.PHONY: help setup test test-all browser demo lint format bench study docs clean
+.PHONY: help setup test test-all browser demo pictures lint format bench study docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ browser:  ## a Chromium for the tests of pages, from Debian's packages (without 
 
 demo: $(VENV)/.ready-all  ## see what it does, at the size of a laptop, in a few minutes; writes out/demo/, with a page of it
 	$(BIN)/cramerl demo --out $(OUT) --train-steps $(TRAIN_STEPS)
+
+pictures: $(READY) demo browser  ## the pictures of README.md and docs, from what `make demo` makes
+	$(BIN)/python docs/pictures.py $(OUT)
 
 lint: $(READY)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

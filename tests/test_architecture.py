@@ -9,7 +9,7 @@ import cramerl
 
 ROOT = Path(cramerl.__file__).parent
 HOUSE = [
-    *("_files", "_arrays", "supports", "_checks", "measures", "cramer", "projections", "losses"),
+    *("_files", "_ray", "_arrays", "supports", "_checks", "measures", "cramer", "projections", "losses"),
     *(
         "linear.stationary",
         "linear.operators",
@@ -21,15 +21,18 @@ HOUSE = [
     ),
     *(
         "linear.whitening",
+        "linear.moments",
         "linear.systems",
         "linear.solve",
         "linear.certificates",
         "linear.evaluation",
         "linear.td",
+        "linear.rows",
+        "linear.support_choice",
         "linear.samples",
         "linear.lstd",
     ),
-    *("linear.logs", "linear.claims"),
+    *("linear.parquet", "linear.logs", "linear.ray_logs", "linear.claims"),
     *("deep.heads", "deep.networks", "deep.replay", "deep.learner", "deep.totals", "deep.envs", "deep.schedule"),
     *(
         "deep.compiling",
@@ -56,8 +59,10 @@ HOUSE = [
     *("study.plots", "study.report_tables", "study.report_settings", "study.report_values", "study.report_figures"),
     *("study.report_page", "study.report"),
     *("study.sweep_plan", "study.sweep", "study.sweep_choice", "study.sweep_run", "study.sweep_display"),
+    *("study.sweep_storage", "study.sweep_worker", "study.sweep_ray", "study.sweep_search"),
     *("study.watch", "study.evaluations", "study.demo", "study.demo_agents"),
-    *("cli_agents", "cli_report", "cli_sweep", "cli_watch", "cli", "cli_child"),
+    *("study.report_laws", "study.report_scenes"),
+    *("cli_agents", "cli_report", "cli_sweep_ray", "cli_sweep_search", "cli_sweep", "cli_watch", "cli", "cli_child"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p.name != "__init__.py")
 HEAVY = {

@@ -1,6 +1,7 @@
 """The command as its user meets it: a real process, its exit status and its words."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -245,3 +246,14 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
         write_whole(path, fail)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    from cramerl._files import write_text
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="is no file that can be written anew"):
+        write_text(pipe, "words")
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

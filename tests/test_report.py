@@ -19,6 +19,7 @@ from cramerl.study.curves import final_score, on_grid, read_curves
 from cramerl.study.report import make_report
 from cramerl.study.report_figures import grid_edges
 from cramerl.study.report_page import to_text
+from cramerl.study.report_scenes import LawPictures
 from cramerl.study.report_settings import settings_table
 from cramerl.study.report_tables import interval, number
 from cramerl.study.statistics import Interval, bootstrap_interval, iqm, mean_band
@@ -115,7 +116,7 @@ def page_values(page: str) -> list[list[dict]]:
 
 def test_the_page_holds_the_values_that_are_drawn(study, tmp_path):
     sections = make_report([study / "main"], tmp_path / "out")
-    curves, profiles = page_values((tmp_path / "out" / "report.html").read_text())
+    curves, aggregates, profiles = page_values((tmp_path / "out" / "report.html").read_text())
     assert [panel["title"] for panel in curves] == list(GAMES)
     summary = sections[0].summary
     for panel in curves:
@@ -130,6 +131,27 @@ def test_the_page_holds_the_values_that_are_drawn(study, tmp_path):
         assert all(0 <= part <= 100 for part in panel["box"])
         assert all(0 <= part <= 100 for line in panel["lines"] for point in line["points"] for part in point[:2])
     assert len(profiles[0]["stops"]) <= 41
+    assert_aggregates(aggregates, tables(sections)["aggregates"])
+
+
+def assert_aggregates(panels, table):
+    """The bars of each panel from the top down, each with the words of the table."""
+    assert [panel["title"] for panel in panels] == table.columns[1:-1]
+    for column, panel in enumerate(panels, start=1):
+        assert panel["along"] == "y"
+        assert [words for words, _ in panel["stops"]] == [row[0] for row in table.rows]
+        assert [at for _, at in panel["stops"]] == sorted(at for _, at in panel["stops"])
+        for i, line in enumerate(panel["lines"]):
+            (point,) = (point for point in line["points"] if point)
+            assert line["points"].index(point) == i
+            assert point[2] == table.rows[i][column]
+
+
+def test_bars_have_titles_for_pages_without_scripts(study, tmp_path):
+    found = tables(make_report([study / "main"], tmp_path / "out"))["aggregates"]
+    for text in ((tmp_path / "out" / name).read_text() for name in ("report.html", "figures/aggregates.svg")):
+        for row in found.rows:
+            assert text.count(f"<title>{row[0]}: IQM {row[1]}</title>") == 2  # the bar, and the mark in it
 
 
 def test_values_of_settings_that_were_tried(study, tmp_path):
@@ -207,10 +229,10 @@ def test_the_demonstration_ends_with_a_page(tmp_path, monkeypatch):
 
 def test_the_same_runs_give_the_same_bytes(written, study, tmp_path):
     again = tmp_path / "again"
-    make_report([study], again)  # another process than the first
+    make_report([study], again, look=LawPictures())  # another process than the first
     before = files(written[1])
     assert files(again) == before
-    make_report([study], again, seed=1)  # in place of the earlier one
+    make_report([study], again, seed=1, look=LawPictures())  # in place of the earlier one
     assert files(again).keys() == before.keys()
     assert (again / "tables.md").read_bytes() != before["tables.md"]
 

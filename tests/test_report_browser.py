@@ -6,12 +6,14 @@ import chromium as chromium_tools
 import numpy as np
 import pytest
 from study_runs import write_run
+from watch_recordings import ATOMS, make_recording
 
 from cramerl.linear.claims.claim import Claim, printed
 from cramerl.study.curves import on_grid, read_curves
 from cramerl.study.report import make_report
 from cramerl.study.report_figures import grid_edges
-from cramerl.study.report_tables import interval
+from cramerl.study.report_laws import draw_laws, moments_of
+from cramerl.study.report_tables import interval, number
 from cramerl.study.statistics import Interval, mean_band
 from cramerl.study.summaries import Series, summarise
 
@@ -24,6 +26,19 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 GAMES = ("Asterix-MinAtar", "Breakout-MinAtar")
 LEVELS = {"dqn": 9.0, "c51": 1100.0, "s51": -8.0}
 CLAIM = Claim("1", "1 + 1 = 2", {"sum": 2.0}, {"sum": printed("2.0")}, "holds", "So it is.", True)
+
+
+RECORDING = make_recording()
+
+
+class Drawn:
+    """Pictures of a recording made by hand, as if an agent had played."""
+
+    def of_study(self, summary):
+        return [draw_laws(RECORDING, "laws-s51", "s51 on a game", "It plays.")], ["No picture of <b>dqn</b>."]
+
+    def of_process(self, folder):
+        raise AssertionError("there is none")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +55,7 @@ def made(tmp_path_factory):
         for agent, level in LEVELS.items():
             settings = {"level": level, "lanes": 3, "learning_rates": (1e-4, 5e-4)}
             write_run(root / "runs" / f"{env}-{agent}", agent, env, **settings)
-    make_report([root / "runs"], root / "out", claims=[CLAIM])
+    make_report([root / "runs"], root / "out", claims=[CLAIM], look=Drawn())
     (summary,) = summarise(read_curves([root / "runs"]))
     return root / "out" / "report.html", summary
 
@@ -160,6 +175,60 @@ def test_a_finger_shows_values_too(page, made):
     assert shown(page) == recorded(made[1], GAMES[0], 9)
 
 
+def test_bars_show_their_values(page):
+    """From the top down: by mouse, finger and keys, the words of the table."""
+    expected = dict(zip(column(page, "aggregates", 0), column(page, "aggregates", 1), strict=True))
+    node, agents = panel(page, "aggregates"), list(expected)
+    assert node.get_attribute("aria-orientation") == "vertical"
+    height = node.size["height"]
+    for share, agent in ((0.02, agents[0]), (0.98, agents[-1])):
+        ActionChains(page, duration=0).move_to_element_with_offset(node, 0, round((share - 0.5) * height)).perform()
+        assert shown(page) == (f"IQM, {agent}", {agent: expected[agent]})
+    node.send_keys(Keys.HOME, Keys.ARROW_DOWN)
+    assert shown(page) == (f"IQM, {agents[1]}", {agents[1]: expected[agents[1]]})
+    assert node.get_attribute("aria-valuetext") == f"{agents[1]}: {agents[1]} {expected[agents[1]]}"
+    node.send_keys(Keys.ARROW_UP)
+    assert shown(page)[0] == f"IQM, {agents[0]}"
+    box = page.execute_script(
+        "const b = arguments[0].getBoundingClientRect(); return [b.x, b.y, b.width, b.height]", node
+    )
+    spot = {"x": box[0] + 0.5 * box[2], "y": box[1] + 0.98 * box[3]}
+    page.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [spot]})
+    page.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert shown(page)[0] == f"IQM, {agents[-1]}"
+
+
+def test_pictures_show_negative_mass(page):
+    """It hangs below the zero line, in its own colour, and says what it is."""
+    shapes = page.execute_script(
+        """return [...document.querySelectorAll('#study-0-laws ~ .laws g[id$=negative]')].map((group) => {
+            const other = document.getElementById(group.id.replace(/negative$/, 'positive'));
+            const [mine, its] = [group, other].map((one) => one.querySelector('path').getBoundingClientRect());
+            return [getComputedStyle(group.querySelector('path')).fill, group.querySelector('title').textContent,
+                    mine.top - its.bottom, mine.height] })"""
+    )
+    assert len(shapes) == 3 * len(RECORDING.actions)
+    for colour, words, below, height in shapes:
+        assert colour == "rgb(213, 94, 0)"
+        assert words.startswith("negative mass 0.")
+        assert abs(below) < 1.0
+        assert height > 3
+    assert "in orange, are negative mass" in page.find_element(By.CSS_SELECTOR, "#study-0-laws + p").text
+    assert "No picture of <b>dqn</b>." in page.find_element(By.ID, "study-0").text
+
+
+def test_pointing_at_a_law_shows_its_masses(page):
+    panels = page.find_elements(By.CSS_SELECTOR, "#study-0-laws ~ .laws .panel")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", panels[0])
+    step, action = moments_of(RECORDING)[0].step, 0
+    masses = RECORDING.views[0].law(step, action)[1]
+    for key, atom in ((Keys.HOME, 0), (Keys.END, len(ATOMS) - 1)):
+        panels[0].send_keys(key)
+        name = "negative mass" if masses[atom] < 0 else "mass"
+        place = f"step {step}, {RECORDING.actions[action]}, return {ATOMS[atom]:.4g}"
+        assert shown(page) == (place, {name: number(float(masses[atom]))})
+
+
 def test_learning_rates_are_shown_together(page, made):
     point(page, panel(page, "rates"), 0.95)
     place, values = shown(page)
@@ -192,14 +261,21 @@ def test_contents_lead_to_every_part(page):
         target = link.get_attribute("href").partition("#")[2]
         assert page.find_elements(By.ID, target), target
     titles = [link.text for link in page.find_elements(By.CSS_SELECTOR, "nav a")]
-    assert {"Learning curves", "Scores", "Settings and versions", "The paper’s claims, recomputed"} <= set(titles)
+    assert {
+        "Learning curves",
+        "Distributions",
+        "Scores",
+        "Settings and versions",
+        "The paper’s claims, recomputed",
+    } <= set(titles)
 
 
 def test_on_paper_everything_is_open_and_nothing_can_be_pressed(page):
     settings = page.find_element(By.CSS_SELECTOR, "details.settings")
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert not page.find_element(By.TAG_NAME, "nav").is_displayed()
-    assert not page.find_element(By.CLASS_NAME, "panel").is_displayed()
+    for name in ("panel", "point"):
+        assert not page.find_element(By.CLASS_NAME, name).is_displayed()
     page.execute_script("dispatchEvent(new Event('beforeprint'))")
     assert settings.get_attribute("open")
     page.execute_script("dispatchEvent(new Event('afterprint'))")
@@ -217,4 +293,6 @@ def test_on_a_phone_nothing_sticks_out(page):
     assert box[0] >= 0
     assert box[1] <= 390
     assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+    plot = page.find_element(By.CSS_SELECTOR, "#study-0-laws ~ .laws .plot")
+    assert plot.size["width"] > 600  # to be pushed sideways: its letters stay readable
     page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

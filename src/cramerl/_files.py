@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -15,6 +16,8 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
     Whatever happens in between (Ctrl-C, a full disk), ``path`` is the old file or the new one, never half of one.
     The temporary file keeps the suffix, by which writers such as matplotlib choose their format.
     """
+    if path.exists() and not path.is_file():  # a rename would take the place of a device or a pipe
+        raise OSError(errno.EINVAL, "is no file that can be written anew", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
     try:

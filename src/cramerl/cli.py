@@ -177,12 +177,25 @@ def _add_evaluate(commands: Any) -> None:
         default="auto",
         help="how the equations are solved",
     )
-    add("--data", type=Path, metavar="FILE", help="a Parquet file of transitions instead of a process")
+    add(
+        "--data",
+        metavar="PATH",
+        help="transitions instead of a process: a Parquet file, a folder, 'a*.parquet' or a URL",
+    )
     add("--state", metavar="COLUMNS", help="with --data: the state's features, commas between; or one column of lists")
     add("--next-state", metavar="COLUMNS", help="with --data: the same after the transition")
     add("--reward", metavar="COLUMN", help="with --data: the reward (default: reward)")
     add("--terminated", metavar="COLUMN", help="with --data: whether the return ended (default: terminated, if there)")
     add("--no-bias", action="store_true", help="with --data: do not add a constant to the features")
+    add(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="with --data: read and add up on a Ray cluster (host:port of its head, or auto; without ADDRESS the one "
+        "that RAY_ADDRESS names, else all cores of this machine), through the loss of workers and machines; every "
+        "machine must see the files. Results are as without, to rounding",
+    )
     add("--out", type=Path, default=Path("out/evaluate"), help="folder to write to (default: %(default)s)")
     evaluate.set_defaults(run=_evaluate)
 
@@ -275,10 +288,12 @@ def _verify(options: argparse.Namespace) -> int:
 def _evaluate(options: argparse.Namespace) -> int:
     require_library("matplotlib", "plot")
     if (options.process is None) == (options.data is None):
-        raise ValueError("give either a process to evaluate or --data FILE; see cramerl evaluate --help")
-    for_logs, for_processes = ("state", "next_state", "reward", "terminated", "no_bias"), ("policy", "features", "bias")
-    for name in for_processes if options.data else for_logs:
-        if getattr(options, name):
+        raise ValueError(
+            "give either a process to evaluate or --data FILE (or a folder of them); see cramerl evaluate --help"
+        )
+    for_logs = ("state", "next_state", "reward", "terminated", "no_bias", "ray")
+    for name in ("policy", "features", "bias") if options.data else for_logs:
+        if getattr(options, name) not in (None, False):
             other = "a process" if options.data else "--data"
             raise ValueError(f"--{name.replace('_', '-')} belongs to {other} and would be ignored here: leave it out")
     with _folder_for_results(options.out):
@@ -327,6 +342,8 @@ def _evaluate_data(options: argparse.Namespace) -> int:
     from cramerl.supports import Support
 
     require_library("pyarrow", "data")
+    if options.ray is not None:
+        require_library("ray", "ray")
     if not options.state or not options.next_state:
         raise ValueError("--data needs --state and --next-state, the columns of the features before and after")
     if (options.v_min is None) != (options.v_max is None):
@@ -336,9 +353,8 @@ def _evaluate_data(options: argparse.Namespace) -> int:
         options.data, options.state, options.next_state, options.reward or "reward", options.terminated
     )
     settings = {"num_atoms": options.atoms, "normalisation": options.normalisation, "method": options.method}
-    found = evaluations.evaluate_log(
-        options.data, columns, support, options.discount, bias=not options.no_bias, report=show_progress, **settings
-    )
+    shown = {"bias": not options.no_bias, "report": show_progress, "cluster": options.ray}
+    found = evaluations.evaluate_log(options.data, columns, support, options.discount, **shown, **settings)
     written = evaluations.write_log_evaluation(found, options.out)
     print(evaluations.log_summary(found))
     print()

@@ -301,6 +301,7 @@ def _ending(run: Run, *, done_before: bool) -> Iterator[str]:
         yield f"{len(lost)} of them {them} loss was not finite any more: {named_lanes(lanes, lost)}"
     if config.checkpoints != "none":
         yield f"to watch its scores: cramerl play {folder}"
+        yield f"what it believes:    cramerl watch {folder}; with its curve on a page: cramerl report {folder}"
     if config.checkpoints == "full":
         yield f"to train it longer:  cramerl resume {folder} --steps {2 * config.steps}"
 

@@ -1,12 +1,17 @@
-"""The command line as a child of a sweep: ``python -m cramerl.cli_child train ...``; it does not outlive its parent."""
+"""The command line as a child of a sweep: ``python -m cramerl.cli_child train ...``; it does not outlive its parent.
+
+``--copy FOLDER URL ATTEMPT`` before the command keeps a copy of the run's folder in a storage.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from cramerl import cli
@@ -16,10 +21,40 @@ _GRACE_SECONDS = 120.0  # for a last checkpoint after the parent is gone
 
 def main() -> int:
     """Do a command; stop it with a checkpoint on SIGINT, and when standard input, a pipe from the parent, closes."""
+    # A worker of Ray keeps Ctrl-C from itself, and a child has that from its parent.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     # Until training has begun nothing is half-written, and an exception in the midst of an import may get lost.
     signal.signal(signal.SIGINT, _leave)
     threading.Thread(target=_watch_parent, daemon=True).start()
-    return cli.main()
+    words = sys.argv[1:]
+    if words[:1] != ["--copy"]:
+        return cli.main(words)
+    folder, url, attempt = words[1:4]
+    return _copied(words[4:], Path(folder), url, attempt)
+
+
+def _copied(words: list[str], folder: Path, url: str, attempt: str) -> int:
+    """Do a command and copy its run after every checkpoint, before it goes on, and at its end.
+
+    Training waits for the copy: what a machine takes with it when it is lost is then one iteration at most.
+    """
+    from cramerl.deep import checkpoint
+    from cramerl.study.sweep_storage import StoredRun
+
+    stored = StoredRun(url, attempt)
+
+    class Copied(checkpoint.CheckpointStore):
+        def save(self, *arguments: Any, **options: Any) -> Path:
+            path = super().save(*arguments, **options)
+            stored.push(folder)
+            return path
+
+    checkpoint.CheckpointStore = Copied  # where training looks it up
+    status = cli.main(words)
+    if folder.is_dir():
+        stored.push(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # the worker may be gone, and replays are large
+    return status
 
 
 def _leave(*_: Any) -> None:

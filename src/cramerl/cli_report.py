@@ -8,10 +8,11 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cramerl.cli_agents import integer_from, require_library, show_progress
+from cramerl.cli_agents import integer_from, require_deep_libraries, require_library, show_progress
 
 if TYPE_CHECKING:
     from cramerl.linear.claims import Claim
+    from cramerl.study.report_scenes import LawPictures
 
 REPORT_EXAMPLES = """\
 examples:
@@ -30,7 +31,8 @@ def add_report_command(commands: Any) -> None:
         help="figures, tables and statistics of runs",
         description="Learning curves, scores with 95 % bootstrap intervals, aggregates over games (IQM), performance "
         "profiles,\ncomparisons of agents and sensitivity to what was tried. Writes report.html (one page, no network),"
-        "\ntables.md, figures/, scores.json (rliable's arrays) and dopamine/ (Dopamine's rows).",
+        "\ntables.md, figures/, scores.json (rliable's arrays) and dopamine/ (Dopamine's rows).\nWhere runs kept their "
+        "weights, one of each agent is played a little and what it predicts is drawn.",
         epilog=REPORT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -45,6 +47,12 @@ def add_report_command(commands: Any) -> None:
     add("--mix-protocols", action="store_true", help="show runs of different protocols beside each other, labelled")
     add("--verify", action="store_true", help="also show the paper's claims, recomputed (some seconds)")
     add("--pdf", action="store_true", help="also write the figures as PDF")
+    add(
+        "--distributions",
+        action=argparse.BooleanOptionalAction,
+        help="pictures of what agents predict while they play (default: where runs kept their weights and the extra "
+        "'deep' is installed)",
+    )
     add("--json", action="store_true", help="print the tables as JSON")
     report.set_defaults(run=_report)
 
@@ -65,9 +73,10 @@ def _report(options: argparse.Namespace) -> int:
     from cramerl.study.report import PAGE, make_report
     from cramerl.study.report_page import to_text
 
+    runs, look, evaluations = _distributions(options)
     claims = _claims() if options.verify else []
     sections = make_report(
-        options.runs,
+        runs,
         options.out,
         share=options.share,
         seed=options.seed,
@@ -75,6 +84,8 @@ def _report(options: argparse.Namespace) -> int:
         scores="evaluation" if options.evaluation else "training",
         pdf=options.pdf,
         claims=claims,
+        look=look,
+        evaluations=evaluations,
         tell=show_progress,
     )
     page = options.out / PAGE
@@ -91,6 +102,25 @@ def _report(options: argparse.Namespace) -> int:
     return 0 if all(claim.passed for claim in claims) else 1
 
 
+def _distributions(options: argparse.Namespace) -> tuple[list[Path], LawPictures | None, list[Path]]:
+    """The paths that may hold runs, what draws the laws they predict, and folders of evaluated processes."""
+    if options.distributions is False:
+        return options.runs, None, []
+    from cramerl.study.report_scenes import LawPictures, find_evaluations, has_weights
+
+    runs, evaluations = find_evaluations(options.runs)
+    if options.distributions:
+        if any(has_weights(path) for path in runs):
+            require_deep_libraries()
+        elif not evaluations:
+            given = ", ".join(map(str, options.runs))
+            raise ValueError(
+                "--distributions needs runs that kept their weights (their setting checkpoints is full or weights) or "
+                f"what cramerl evaluate wrote, there is none in {given}"
+            )
+    return runs, LawPictures(tell=show_progress), evaluations
+
+
 def _claims() -> list[Claim]:
     from cramerl.linear.claims import verify
 
@@ -102,8 +132,17 @@ def _claims() -> list[Claim]:
 
 
 def write_demo_report(out: Path) -> Path:
-    """The page of a demonstration: its runs, and the paper's claims; below ``out``, in place of an earlier one."""
+    """The page of a demonstration: its runs, its process and the paper's claims; in place of an earlier one."""
     from cramerl.study.report import PAGE, make_report
+    from cramerl.study.report_scenes import LawPictures
+    from cramerl.study.watch.process import is_evaluation
 
-    make_report([out / "runs"], out / "report", claims=_claims(), tell=show_progress)
+    make_report(
+        [out / "runs"],
+        out / "report",
+        claims=_claims(),
+        look=LawPictures(tell=show_progress),
+        evaluations=[out] if is_evaluation(out) else [],
+        tell=show_progress,
+    )
     return out / "report" / PAGE

@@ -8,12 +8,21 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from cramerl.cli_agents import add_setting_flags, integer_from, require_deep_libraries, setting_texts
+from cramerl.cli_sweep_ray import Cluster, add_ray_flags, cluster, require_ray_flags, storage_of
+from cramerl.cli_sweep_search import (
+    add_search_flags,
+    parse_range,
+    print_best,
+    require_search_flags,
+    search_of,
+    space_of,
+)
 from cramerl.study.config import parse_setting, setting_types
 from cramerl.study.lanes import named_lanes
 
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from cramerl.study.sweep_choice import Choice
     from cramerl.study.sweep_plan import Sweep
     from cramerl.study.sweep_run import State
+    from cramerl.study.sweep_search import Range
 
 _LEFT_OUT = ("agent", "env", "preset", "seed", "lanes")  # settings that a sweep gives otherwise
 _SINGULAR = {"learning_rates": "learning_rate", "mass_penalties": "mass_penalty"}
@@ -47,6 +57,13 @@ examples:
 Choosing a learning rate, then reporting with other seeds:
   cramerl sweep runs/rates --agents c51,s51 --envs Asterix-MinAtar --seeds 0-3 --learning-rates 1e-4,2.5e-4,5e-4
   cramerl sweep runs/final --agents c51,s51 --envs Asterix-MinAtar --seeds 10-19 --best-of runs/rates
+The same with a search for the rate and more:
+  cramerl sweep runs/rates --agents c51,s51 --envs Asterix-MinAtar --seeds 0-3 --search optuna --trials 20 \\
+      --learning-rate 1e-5..1e-2 --n-step 1,3,5
+
+On a Ray cluster, with every cell on one GPU's half and checkpoints in a bucket:
+  cramerl sweep runs/big --agents dqn,c51,s51 --envs pong,breakout --seeds 0-9 --ray 10.0.0.1:6379 --gpus-per-run 0.5 \\
+      --storage s3://my-bucket/big
 
 Ctrl-C stops every run with a checkpoint; a second one stops at once. Exit status: 0 done or the minutes are over, 1 a
 run failed (the others are done all the same), 2 bad input, 130 stopped by Ctrl-C.
@@ -59,7 +76,7 @@ def add_sweep_command(commands: Any) -> None:
         "sweep",
         help="train agents x environments x seeds, in pieces if need be",
         usage="cramerl sweep OUT --agents LIST --envs LIST --seeds RANGE [--preset NAME] [--best-of FOLDER] [--jobs N] "
-        "[--minutes M] [--dry-run] [--SETTING VALUE[,VALUE ...] ...]",
+        "[--minutes M] [--ray [ADDRESS]] [--dry-run] [--SETTING VALUE[,VALUE ...] ...]",
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -93,6 +110,8 @@ def add_sweep_command(commands: Any) -> None:
         help="after so many begin nothing new and stop what runs with checkpoints; the same command goes on later",
     )
     add("--dry-run", action="store_true", help="print the commands that are left to do, and do nothing")
+    add_ray_flags(sweep)
+    add_search_flags(sweep)
     add_setting_flags(sweep, _LEFT_OUT)
     sweep.set_defaults(run=_sweep, flags=list(sweep._option_string_actions))
 
@@ -109,44 +128,73 @@ def _minutes(text: str) -> float:
 
 def _sweep(options: argparse.Namespace) -> int:
     require_deep_libraries()
+    require_ray_flags(options)
+    require_search_flags(options)
     started = time.monotonic()
     sweep, choices = _asked(options)
     for choice in choices:
         from cramerl.study.sweep_choice import describe
 
         print(describe(choice), file=sys.stderr)
-    plan = _plan(sweep, options.out)
-    _require_buildable(plan)  # before anything is written
-    if options.dry_run:
-        print(f"# {_counted(plan)}: {len(plan.done)} done, {len(plan.jobs)} to do")
-        for job in plan.jobs:
-            print(shlex.join(["cramerl", *job.arguments]))
-        return 0
+    # Before JAX is here, whose threads a fork would take unawares: Ray may have to start processes.
+    with cluster(options) as machines:
+        storage = storage_of(options)
+        search = search_of(options, sweep)
+        now = sweep if search is None else search.sweep(sweep, ask=False)
+        plan = _plan(now, options.out, storage.cells() if storage else ())
+        _require_buildable(plan)  # before anything is written
+        if options.dry_run:
+            print(f"# {_counted(plan)}: {len(plan.done)} done, {len(plan.jobs)} to do")
+            for job in plan.jobs:
+                print(shlex.join(["cramerl", *job.arguments]))
+            return 0
+        deadline = None if options.minutes is None else started + 60 * options.minutes
+        return _do(options, sweep, choices, machines, deadline)
+
+
+def _do(
+    options: argparse.Namespace, sweep: Sweep, choices: list[Choice], machines: Cluster | None, deadline: float | None
+) -> int:
+    """Plan once more, alone in the folder, do it, and say how it went."""
     from cramerl.study.sweep import locked, write_record
 
     with _wishes() as wishes, locked(options.out) as lock:
-        plan = _plan(sweep, options.out)  # nobody else changes it from here on
+        search = search_of(options, sweep)
+        kept, failed = _fetched(machines), {}
         chosen = [choice.to_json(options.best_of) for choice in choices]
-        record = (options.out, plan, sweep, _command(options), chosen)
-        write_record(*record, failed={})
-        deadline = None if options.minutes is None else started + 60 * options.minutes
-        state = _execute(options, plan, lock, wishes, deadline)
-        write_record(*record, failed=state.failed)
-    return _report(options, plan, state, wishes)
+        while True:
+            sweep = sweep if search is None else search.sweep(sweep)
+            plan = _plan(sweep, options.out, kept)
+            record = (options.out, plan, sweep, _command(options), chosen)
+            write_record(*record, failed=failed)
+            left = plan._replace(jobs=[job for job in plan.jobs if job.folder not in failed])
+            state = _execute(options, left, lock, wishes, deadline, machines)
+            failed |= state.failed
+            write_record(*record, failed=failed)
+            if state.left or state.stopping or search is None or not search.ask():
+                break
+    if search is not None:
+        print_best(search)
+    return _report(options, plan, state._replace(failed=failed), wishes)
 
 
 def _asked(options: argparse.Namespace) -> tuple[Sweep, list[Choice]]:
     """The sweep a command line asks for, and what an earlier one chose for it."""
     from cramerl.study.presets import preset
-    from cramerl.study.sweep_plan import Sweep, parse_seeds
+    from cramerl.study.sweep_plan import Sweep, parse_seeds, wanted_runs
 
     axes: dict[str, tuple[Any, ...]] = {}
     changes: dict[str, Any] = {}
+    ranges: dict[str, Range] = {}
     for name, text in setting_texts(options, _LEFT_OUT).items():
         single = _SINGULAR.get(name, name)
-        if single in axes or single in changes:
+        if single in axes or single in changes or single in ranges:
             several = next(several for several, one in _SINGULAR.items() if one == single)
             raise ValueError(f"{single} and {several} must not both be given")
+        span = parse_range(single, text)
+        if span is not None:
+            ranges[single] = span
+            continue
         values = _values(single, text)
         if len(values) > 1:
             axes[single] = tuple(values)
@@ -155,6 +203,11 @@ def _asked(options: argparse.Namespace) -> tuple[Sweep, list[Choice]]:
     agents, envs, seeds = _list(options.agents, "agents"), _list(options.envs, "envs"), parse_seeds(options.seeds)
     for agent in agents:
         preset(options.preset, agent, envs[0])  # a wrong name is refused before another folder is read
+    options.space = space_of(options, axes, ranges)
+    if options.space:  # the ends stand for what is between: what cannot be is refused before anything is tried
+        ends = {name: values[:2] if name in ranges else values for name, values in options.space.items()}
+        wanted_runs(Sweep(agents, envs, seeds, ends, changes, options.preset))
+        axes = {}
     choices: list[Choice] = []
     if options.best_of is not None:
         from cramerl.study.sweep_choice import best_of
@@ -188,7 +241,17 @@ def _list(text: str, name: str) -> tuple[str, ...]:
     return words
 
 
-def _plan(sweep: Sweep, out: Path) -> Plan:
+def _fetched(machines: Cluster | None) -> list[str]:
+    """Cells that a storage holds, whose records are now here."""
+    if machines is None or machines.storage is None:
+        return []
+    cells = machines.storage.cells()
+    for folder in cells:
+        machines.storage.reconcile(folder)
+    return cells
+
+
+def _plan(sweep: Sweep, out: Path, kept: Collection[str] = ()) -> Plan:
     import jax
 
     # This process only plans: the accelerator is for the runs.
@@ -196,7 +259,7 @@ def _plan(sweep: Sweep, out: Path) -> Plan:
     from cramerl.study.building import env_family
     from cramerl.study.sweep import make_plan
 
-    return make_plan(sweep, out, lambda env: env_family(env) == "native")
+    return make_plan(sweep, out, lambda env: env_family(env) == "native", kept)
 
 
 def _require_buildable(plan: Plan) -> None:
@@ -214,22 +277,39 @@ def _require_buildable(plan: Plan) -> None:
             envs.close()
 
 
-def _execute(options: argparse.Namespace, plan: Plan, lock: int, wishes: _Wishes, deadline: float | None) -> State:
+def _execute(
+    options: argparse.Namespace,
+    plan: Plan,
+    lock: int,
+    wishes: _Wishes,
+    deadline: float | None,
+    machines: Cluster | None,
+) -> State:
     from cramerl.study.sweep_display import sweep_display
     from cramerl.study.sweep_run import LocalProcesses, default_slots, execute
 
-    slots = min(options.jobs or default_slots(len(plan.jobs)), max(1, len(plan.jobs)))
-    command = [sys.executable, "-m", "cramerl.cli_child"]
-    executor = LocalProcesses(options.out, command, slots, lock)
+    if machines is not None:
+        executor, slots = machines.executor()
+    else:
+        slots = min(options.jobs or default_slots(len(plan.jobs)), max(1, len(plan.jobs)))
+        executor = LocalProcesses(options.out, [sys.executable, "-m", "cramerl.cli_child"], slots, lock)
     with sweep_display(sys.stderr, options.out, len(plan.done)) as watch:
-        return execute(plan.jobs, executor, slots, watch=watch, wish=lambda: wishes.count, deadline=deadline)
+        return execute(
+            plan.jobs,
+            executor,
+            slots,
+            watch=watch,
+            wish=lambda: wishes.count,
+            deadline=deadline,
+            retries=machines.retries if machines else 0,
+        )
 
 
 def _command(options: argparse.Namespace) -> str:
     """What was asked for, without what does not change it: processes at once, minutes."""
     words = ["cramerl", "sweep", str(options.out), "--agents", options.agents, "--envs", options.envs]
     words += ["--seeds", options.seeds]
-    for name in ("preset", "best_of"):
+    for name in ("preset", "best_of", "search", "trials", "batch", "search_seed"):
         if getattr(options, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     for name, text in setting_texts(options, _LEFT_OUT).items():

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cramerl import Support
+from cramerl.linear import fit_parquet, samples, with_bias
 from cramerl.linear.logs import Chunk, fit_logs, read_minari, read_parquet
 from cramerl.linear.lstd import DistributionalLSTD
 
@@ -82,6 +83,35 @@ def test_folders_and_lists_of_files_and_other_numbers(tmp_path):
     np.testing.assert_array_equal(chunk.features[:, 0], np.arange(50))
     np.testing.assert_allclose(chunk.rewards, data.rewards, rtol=1e-7)
     assert not chunk.terminated.any()
+
+
+def test_patterns_and_urls(tmp_path, log):
+    pytest.importorskip("fsspec")
+    for path in (f"{tmp_path}/*.parquet", [f"{tmp_path}/l?g.parquet"], f"file://{log}", f"file://{tmp_path}"):
+        assert_same(read_parquet(path, **NAMES), transitions())
+    assert_same(read_parquet(f"file://{tmp_path}/*.parquet", **NAMES), transitions())
+    for nothing in (f"{tmp_path}/*.csv", f"file://{tmp_path}/other.parquet"):
+        with pytest.raises(ValueError, match=r"path must name a Parquet file, .* got .*(csv|other)"):
+            read_parquet(nothing, **NAMES)
+
+
+def test_features_made_while_reading(log):
+    data = transitions()
+    chunks = list(read_parquet(log, **NAMES, feature_function=with_bias, chunk_rows=30))
+    assert_same(chunks, data._replace(features=with_bias(data.features), next_features=with_bias(data.next_features)))
+    with pytest.raises(ValueError, match=r"feature_function must give one row of features for each of \d+ rows, got"):
+        list(read_parquet(log, **NAMES, feature_function=np.sum))
+
+
+@pytest.mark.parametrize("most_numbers", [10**6, 12], ids=["moments", "passes"])
+def test_fit_parquet_is_the_fit_of_all_rows(log, monkeypatch, most_numbers):
+    """All rows choose the support, and moments that are too large are replaced by passes over the file."""
+    expected = DistributionalLSTD(discount=0.5, num_atoms=5).fit(*transitions())
+    monkeypatch.setattr(samples, "MOST_NUMBERS", most_numbers)
+    model = fit_parquet(DistributionalLSTD(discount=0.5, num_atoms=5), log, **NAMES, chunk_rows=8)
+    np.testing.assert_allclose(model.support_.atoms, expected.support_.atoms, atol=1e-12)
+    np.testing.assert_allclose(model.weights_, expected.weights_, atol=1e-10)
+    assert (model.certificate_ is None) == (most_numbers == 12)
 
 
 def test_fit_logs_is_the_fit_of_all_rows(log):

@@ -15,9 +15,10 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cramerl import Support, cvar, nearest_distribution, quantile
-from cramerl.linear import MarkovRewardProcess, evaluate, features, lstd, samples
+from cramerl.linear import MarkovRewardProcess, evaluate, features, lstd, rows, samples
 from cramerl.linear.lstd import DistributionalLSTD, NotFittedError
-from cramerl.linear.systems import MomentCollector, Normalisation, add_product
+from cramerl.linear.moments import MomentCollector, add_product
+from cramerl.linear.systems import Normalisation
 
 NORMALISATIONS: tuple[Normalisation, ...] = ("before", "after", "affine")
 UNEVEN, EVEN = SUPPORTS["uneven"], SUPPORTS["even"]
@@ -141,7 +142,7 @@ def test_rows_are_cut_into_pieces_without_effect(monkeypatch):
     data, ask = logged(8), logged(9)
     plain = DistributionalLSTD(EVEN, 0.9).fit(*data)
     expected = plain.predict_cvar(ask[0], [0.1, 0.5]), plain.score(*ask)
-    monkeypatch.setattr(samples, "_CHUNK_NUMBERS", 200)
+    monkeypatch.setattr(rows, "_CHUNK_NUMBERS", 200)
     model = DistributionalLSTD(EVEN, 0.9).fit(*data)
     np.testing.assert_allclose(model.predict_cvar(ask[0], [0.1, 0.5]), expected[0], atol=1e-9)
     assert model.score(*ask) == pytest.approx(expected[1], abs=1e-9)

@@ -12,9 +12,10 @@ from cramerl.linear.features import (
     tabular,
     with_bias,
 )
-from cramerl.linear.logs import fit_logs, read_minari, read_parquet
+from cramerl.linear.logs import fit_logs, fit_parquet, read_minari, read_parquet
 from cramerl.linear.lstd import DistributionalLSTD, LogCertificate, SupportReport
 from cramerl.linear.processes import MarkovRewardProcess, Transitions
+from cramerl.linear.ray_logs import fit_ray
 from cramerl.linear.reference import suggest_support
 from cramerl.linear.td import LinearTD, StepSize
 
@@ -35,6 +36,8 @@ __all__ = [
     "examples",
     "features",
     "fit_logs",
+    "fit_parquet",
+    "fit_ray",
     "fourier",
     "polynomial",
     "projected_bellman_iterates",

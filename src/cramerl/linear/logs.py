@@ -5,38 +5,31 @@ Parquet files are read through pyarrow, Minari datasets through minari: ``pip in
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.operators import Floats
-
-Columns = str | Sequence[str]
-
-# Rows decoded at a time: small enough for a cache, which reads four times as fast as whole chunks and needs half the
-# memory (64 + 64 columns).
-_PIECE_ROWS = 16_384
-
-
-class Chunk(NamedTuple):
-    """Some transitions, in the order of `DistributionalLSTD.partial_fit`'s arguments.
-
-    Attributes:
-        features: (n, D) of the states.
-        rewards: (n,).
-        next_features: (n, D) of the states after them.
-        terminated: (n,) whether the return ends with the reward.
-    """
-
-    features: Floats
-    rewards: Floats
-    next_features: Floats
-    terminated: NDArray[np.bool_]
+from cramerl.linear.parquet import (
+    Chunk,
+    Columns,
+    Layout,
+    Paths,
+    Span,
+    first_chunk,
+    good_rows,
+    load_extra,
+    opened,
+    parquet_files,
+    read_spans,
+    regrouped,
+    require_rows,
+)
+from cramerl.linear.rows import S, make_rows
 
 
 def fit_logs(estimator: DistributionalLSTD, chunks: Iterable[Any]) -> DistributionalLSTD:
@@ -60,13 +53,35 @@ def fit_logs(estimator: DistributionalLSTD, chunks: Iterable[Any]) -> Distributi
     return estimator.solve()
 
 
-def read_parquet(
-    path: str | Path | Sequence[str | Path],
+def fit_parquet(
+    estimator: DistributionalLSTD,
+    path: Paths,
     *,
     features: Columns,
     reward: str,
     next_features: Columns,
     terminated: str | None = None,
+    feature_function: Callable[[Floats], ArrayLike] | None = None,
+    chunk_rows: int | None = None,
+) -> DistributionalLSTD:
+    """Fit the estimator to all rows of Parquet files, in as many passes as it takes, and return it.
+
+    As `DistributionalLSTD.fit` of all rows at once: where no support is given, all of them choose it, and moments that
+    would not fit in memory are replaced by passes. Arguments as in `read_parquet`; where ``chunk_rows`` is not given,
+    a chunk has 200,000 rows, or 208 MB of them.
+    """
+    layout = Layout(features, reward, next_features, terminated, feature_function)
+    return estimator.fit_source(ParquetRows(path, layout, chunk_rows))
+
+
+def read_parquet(
+    path: Paths,
+    *,
+    features: Columns,
+    reward: str,
+    next_features: Columns,
+    terminated: str | None = None,
+    feature_function: Callable[[Floats], ArrayLike] | None = None,
     chunk_rows: int = 200_000,
 ) -> Iterator[Chunk]:
     """Transitions from Parquet files with one row for each, a chunk at a time.
@@ -74,121 +89,68 @@ def read_parquet(
     Columns are looked at in the first file when this is called, in the others when they are reached.
 
     Args:
-        path: a file, a folder (all ``*.parquet`` below it, by name), or a sequence of files.
+        path: a file, a folder (all ``*.parquet`` below it, by name), a pattern such as ``logs/*.parquet``, a URL that
+            fsspec knows (``s3://...``), or a sequence of these.
         features: names of D columns of numbers, or the name of one column that holds lists of D numbers.
         reward: name of a column of numbers.
         next_features: like ``features``, of the next state; may be missing where the return ends.
         terminated: name of a column of booleans (or 0 and 1); None: no return ends. Not the column that says an episode
             was cut off: what was cut off has not ended.
+        feature_function: what makes features (n, D) of the columns (n, C), of states and of next states alike, such as
+            `with_bias`; None: the columns are the features.
         chunk_rows: most rows in a chunk.
 
     Returns:
         An iterator over chunks (X, rewards, X_next, terminated).
     """
-    _require_rows(chunk_rows)
-    parquet = _extra("pyarrow.parquet", "read_parquet")
-    files = _files(path)
-    columns = {"features": features, "reward": reward, "next_features": next_features}
-    columns |= {} if terminated is None else {"terminated": terminated}
-    _require_columns(parquet, files[0], columns)
-    return _regrouped(_parquet_pieces(parquet, files, columns, min(chunk_rows, _PIECE_ROWS)), chunk_rows)
+    return ParquetRows(path, Layout(features, reward, next_features, terminated, feature_function), chunk_rows).chunks()
 
 
-def _parquet_pieces(parquet: Any, files: list[Path], columns: dict[str, Columns], most: int) -> Iterator[Chunk]:
-    names = sorted({name for given in columns.values() for name in ([given] if isinstance(given, str) else given)})
-    for file in files:
-        _require_columns(parquet, file, columns)
-        with parquet.ParquetFile(file, pre_buffer=False) as source:
-            for batch in source.iter_batches(batch_size=most, columns=names):
-                if not batch.num_rows:
-                    continue
-                x, following = (_table(batch, name, columns[name], file) for name in ("features", "next_features"))
-                reward = _column(batch, "reward", columns["reward"], file)
-                if "terminated" in columns:
-                    ended = _column(batch, "terminated", columns["terminated"], file)
-                    if not np.isin(ended, (0, 1)).all():
-                        wrong = ended[~np.isin(ended, (0, 1))][0]
-                        raise ValueError(f"terminated must name a column of booleans, got {wrong} among them ({file})")
-                else:
-                    ended = np.zeros(batch.num_rows)
-                yield Chunk(x, reward, following, ended.astype(bool))
+class ParquetRows:
+    """The rows of Parquet files as a source, read from the files again in every pass.
 
+    Args:
+        path: as in `read_parquet`.
+        layout: the columns.
+        chunk_rows: most rows in a chunk; None: as many as are good.
+        report: told in words how far a pass has come.
+    """
 
-def _files(path: Any) -> list[Path]:
-    given = [path] if isinstance(path, (str, Path)) else list(path)
-    files: list[Path] = []
-    for entry in map(Path, given):
-        files += sorted(entry.rglob("*.parquet")) if entry.is_dir() else [entry]
-    missing = [file for file in files if not file.is_file()]
-    if missing or not files:
-        got = str(missing[0]) if missing else f"{path} with none"
-        raise ValueError(f"path must name a Parquet file, a folder of them or a sequence of files, got {got}")
-    return files
+    def __init__(
+        self, path: Paths, layout: Layout, chunk_rows: int | None, report: Callable[[str], None] | None = None
+    ):
+        if chunk_rows is not None:
+            require_rows(chunk_rows)
+        load_extra("pyarrow.parquet", "read_parquet")
+        self.spans, self.layout, self._chunk_rows = [Span(file) for file in parquet_files(path)], layout, chunk_rows
+        self._report, self._passes = report or (lambda words: None), 0
+        with opened(self.spans[0].file) as content:
+            layout.require(content.schema_arrow, self.spans[0].file)
 
+    @cached_property
+    def head(self) -> Chunk:
+        """The first rows, a thousand at most."""
+        return first_chunk(self.layout, self.spans)
 
-def _require_columns(parquet: Any, file: Path, columns: dict[str, Columns]) -> None:
-    """Raise ValueError unless the file has the columns, of the kinds they are used as."""
-    arrow = importlib.import_module("pyarrow")
-    try:
-        schema = parquet.read_schema(file)
-    except arrow.ArrowInvalid as error:
-        raise ValueError(f"path must name Parquet files, got {file}: {error}") from None
-    for argument, given in columns.items():
-        if not (isinstance(given, str) or (argument.endswith("features") and len(given))):
-            allowed = "one column name" + (", or several," if argument.endswith("features") else "")
-            raise ValueError(f"{argument} must be {allowed}, got {given!r}")
-        for name in [given] if isinstance(given, str) else given:
-            if name not in schema.names:
-                have = ", ".join(schema.names)
-                raise ValueError(f"{argument} must name columns of {file}, got {name!r}; its columns are {have}")
-            _require_kind(arrow.types, argument, name, schema.field(name).type, isinstance(given, str))
+    @property
+    def num_features(self) -> int:
+        """D."""
+        return self.head.features.shape[1]
 
+    def chunks(self) -> Iterator[Chunk]:
+        """The transitions, a chunk at a time."""
+        return read_spans(self.layout, self.spans, self._chunk_rows or good_rows(self.num_features))
 
-def _require_kind(types: Any, argument: str, name: str, kind: Any, alone: bool) -> None:
-    if argument.endswith("features") and alone:
-        listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-        if not (listed and _is_number(types, kind.value_type)):
-            raise ValueError(
-                f"{argument} must name a column of lists of numbers, or be a list of names of columns of numbers, "
-                f"got {name!r} of type {kind}"
-            )
-    elif not _is_number(types, kind):
-        raise ValueError(f"{argument} must name columns of numbers, got {name!r} of type {kind}")
-
-
-def _is_number(types: Any, kind: Any) -> bool:
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-
-
-def _table(batch: Any, argument: str, given: Columns, file: Path) -> Floats:
-    """(n, D) from D columns of numbers, or from one column of lists."""
-    if not isinstance(given, str):
-        table = np.empty((batch.num_rows, len(given)))
-        for j, name in enumerate(given):
-            table[:, j] = _column(batch, argument, name, file)
-        return table
-    lists = batch.column(given)
-    flat = lists.flatten()  # leaves out missing lists: counted below
-    missing = lists.null_count + flat.null_count
-    _require_complete(missing, argument, given, file)
-    width, rest = divmod(len(flat), batch.num_rows)
-    lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
-    if rest or not width or (lengths != width).any():
-        got = f"lengths {lengths.min()} to {lengths.max()}"
-        raise ValueError(f"{argument} must name a column of lists of one length, got {given!r} with {got} ({file})")
-    return flat.to_numpy(zero_copy_only=False).astype(np.float64).reshape(batch.num_rows, width)
-
-
-def _column(batch: Any, argument: str, name: Any, file: Path) -> Floats:
-    column = batch.column(name)
-    if argument != "next_features":  # after the end nothing follows: the estimator looks at what is missing there
-        _require_complete(column.null_count, argument, name, file)
-    return column.to_numpy(zero_copy_only=False).astype(np.float64)
-
-
-def _require_complete(missing: int, argument: str, name: str, file: Path) -> None:
-    if missing:
-        raise ValueError(f"{argument} must not have missing values, got {missing} in column {name!r} ({file})")
+    def total(self, sums: S) -> S:
+        """The sums over all rows, in one pass over the files."""
+        self._passes += 1
+        rows = 0
+        for chunk in self.chunks():
+            rows += len(chunk.rewards)
+            sums = make_rows(*chunk, self.num_features).total(sums)
+            self._report(f"pass {self._passes}: {rows:,} transitions")
+            del chunk  # not in memory while the next one is read
+        return sums
 
 
 def read_minari(
@@ -208,9 +170,9 @@ def read_minari(
     Returns:
         An iterator over chunks (X, rewards, X_next, terminated).
     """
-    _require_rows(chunk_rows)
+    require_rows(chunk_rows)
     if isinstance(dataset, str):
-        minari = _extra("minari", "read_minari")
+        minari = load_extra("minari", "read_minari")
         try:
             dataset = minari.load_dataset(dataset)
         except FileNotFoundError:
@@ -221,7 +183,7 @@ def read_minari(
             raise ValueError(f"read_minari needs a package that is not installed: {error}") from None
     if not hasattr(dataset, "iterate_episodes"):
         raise ValueError(f"dataset must be a MinariDataset or the name of one, got {type(dataset).__name__}")
-    return _regrouped((_episode(episode, feature_function) for episode in dataset.iterate_episodes()), chunk_rows)
+    return regrouped((_episode(episode, feature_function) for episode in dataset.iterate_episodes()), chunk_rows)
 
 
 def _episode(episode: Any, feature_function: Callable[[Any], ArrayLike]) -> Chunk:
@@ -233,38 +195,3 @@ def _episode(episode: Any, feature_function: Callable[[Any], ArrayLike]) -> Chun
         )
     rewards = np.asarray(episode.rewards, dtype=np.float64)
     return Chunk(table[:-1], rewards, table[1:], np.asarray(episode.terminations, dtype=bool))
-
-
-def _regrouped(pieces: Iterator[Chunk], chunk_rows: int) -> Iterator[Chunk]:
-    """Join pieces to chunks of at most so many rows; a larger piece stays whole, and an empty one is left out."""
-    waiting: list[Chunk] = []
-    count = 0
-    for piece in pieces:
-        if waiting and count + len(piece.rewards) > chunk_rows:
-            yield _joined(waiting)
-            count = 0
-        if len(piece.rewards):
-            waiting.append(piece)
-            count += len(piece.rewards)
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(pieces: list[Chunk]) -> Chunk:
-    """The pieces as one; lets go of them, so that they are not in memory while the chunk is used."""
-    whole = Chunk(*map(np.concatenate, zip(*pieces, strict=True)))
-    pieces.clear()
-    return whole
-
-
-def _extra(module: str, asked: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise ValueError(f"{asked} needs {package}, which is not installed: pip install 'cramerl[data]'") from None
-
-
-def _require_rows(chunk_rows: Any) -> None:
-    if isinstance(chunk_rows, bool) or not isinstance(chunk_rows, (int, np.integer)) or chunk_rows < 1:
-        raise ValueError(f"chunk_rows must be an integer >= 1, got {chunk_rows!r}")

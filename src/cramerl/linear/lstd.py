@@ -22,28 +22,21 @@ from numpy.typing import ArrayLike
 
 from cramerl._checks import require_choice, require_scale
 from cramerl.linear.operators import Floats
+from cramerl.linear.rows import Source, feature_table, few_rows, make_rows
 from cramerl.linear.samples import (
-    MOST_NUMBERS,
     Data,
     LogCertificate,
-    Rows,
     SupportReport,
     certify,
-    choose_support,
     data_whitening,
-    feature_table,
-    few_rows,
-    make_rows,
     system_by_passes,
     system_from_moments,
     unit_mass,
 )
 from cramerl.linear.solve import METHODS, Method
 from cramerl.linear.solve import solve as solve_system
-from cramerl.linear.systems import (
-    NORMALISATIONS,
-    Normalisation,
-)
+from cramerl.linear.support_choice import choose_support
+from cramerl.linear.systems import NORMALISATIONS, Normalisation
 from cramerl.measures import cvar, nearest_distribution, quantile
 from cramerl.projections import backup
 from cramerl.supports import Support
@@ -132,14 +125,16 @@ class DistributionalLSTD:
             terminated: (n,) whether the return ends with the reward; None: never. An episode that was only cut off
                 (truncated) has not ended.
         """
-        rows = make_rows(X, rewards, X_next, terminated)
-        data = self._start(rows)
-        for part in rows.parts(few_rows(rows.features.shape[1])):
-            if not data.fits(part):
-                data.collector = None  # too large to keep: products go through the rows
-            data.add(part)
-        self._take(data)
-        return self._solve(rows)
+        return self.fit_source(make_rows(X, rewards, X_next, terminated))
+
+    def fit_source(self, source: Source) -> Self:
+        """Find the fixed point for the rows of a source: the fit behind `fit`, `fit_parquet` and `fit_ray`.
+
+        Four passes over the rows, or one where the support is given. Moments that would not fit in memory are replaced
+        by a pass for each product of the iteration.
+        """
+        self._take(source.total(self._start(source)))
+        return self._solve(source)
 
     def partial_fit(
         self, X: ArrayLike, rewards: ArrayLike, X_next: ArrayLike, terminated: ArrayLike | None = None
@@ -158,8 +153,8 @@ class DistributionalLSTD:
             )
         if not data.fits(rows):
             raise ValueError(
-                f"partial_fit must hold its moments in {8e-9 * MOST_NUMBERS:g} GB, got rewards that need more with "
-                f"{data.support.num_atoms} atoms and {len(data.total)} features: take fewer, or fit (in passes)"
+                f"partial_fit must hold its moments in {8e-9 * data.most_numbers:g} GB, got rewards that need more "
+                f"with {data.support.num_atoms} atoms and {len(data.total)} features: take fewer, or fit (in passes)"
             )
         data.add(rows)
         self._take(data)
@@ -241,12 +236,12 @@ class DistributionalLSTD:
     def _features(self, X: ArrayLike) -> Floats:
         return feature_table("X", X, self.n_features_in_)
 
-    def _start(self, rows: Rows) -> Data:
+    def _start(self, source: Source) -> Data:
         self._check_settings()
         support, discount = self.support, float(self.discount)
         if support is None:
-            support = choose_support(rows, discount, self.num_atoms, float(self.regularisation))
-        return Data(support, discount, rows.features.shape[1])
+            support = choose_support(source, discount, self.num_atoms, float(self.regularisation))
+        return Data(support, discount, source.num_features)
 
     def _check_settings(self) -> None:
         discount, tol = self.discount, self.tol
@@ -266,7 +261,7 @@ class DistributionalLSTD:
         self._data, self._discount = data, data.discount
         self.support_, self.n_features_in_, self.n_samples_ = data.support, len(data.total), data.num_samples
 
-    def _solve(self, rows: Rows | None) -> Self:
+    def _solve(self, source: Source | None) -> Self:
         data, method, normalisation = self._data, self.method, self.normalisation
         if data is None:
             raise NotFittedError(f"{type(self).__name__} must see data first: call fit or partial_fit")
@@ -276,8 +271,8 @@ class DistributionalLSTD:
             system, whole = system_from_moments(data.collector, data, whitening, normalisation)
             if method == "auto" and whole and system.constant.size <= _DIRECT_UNKNOWNS:
                 method = "direct"
-        elif rows is not None:
-            system = system_by_passes(rows, data, whitening, normalisation)
+        elif source is not None:
+            system = system_by_passes(source, data, whitening, normalisation)
         else:
             raise ValueError("solve cannot start from this fit, whose moments were too large to keep: fit again")
         found = solve_system(system, method, self.tol, data.discount)

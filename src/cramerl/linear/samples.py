@@ -1,33 +1,22 @@
-"""Logged transitions as rows: read, checked, added up to moments, and turned into a linear system."""
+"""What least squares keeps of logged transitions, and the linear system that it makes of it."""
 
-# ruff: noqa: N803 (X is the name scikit-learn's users know)
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from cramerl._checks import require_finite
+from cramerl.linear.moments import MomentCollector, add_product
 from cramerl.linear.operators import Floats
-from cramerl.linear.systems import (
-    LinearSystem,
-    MomentCollector,
-    Normalisation,
-    add_product,
-    compressed_system,
-    matrix_free_system,
-)
+from cramerl.linear.rows import Rows, Source, Totals, few_rows
+from cramerl.linear.systems import LinearSystem, Normalisation, compressed_system, matrix_free_system
 from cramerl.linear.whitening import Whitening
 from cramerl.projections import backup
 from cramerl.supports import Support
 
 # Numbers in the moments: past this (a gigabyte) `fit` makes passes over the data instead, and `partial_fit` refuses.
 MOST_NUMBERS = 125_000_000
-# Numbers of a work array of rows: a hundred megabytes, whatever the number of transitions.
-_CHUNK_NUMBERS = 12_500_000
 
 
 class SupportReport(NamedTuple):
@@ -46,25 +35,6 @@ class SupportReport(NamedTuple):
     sentence: str
 
 
-class Rows(NamedTuple):
-    """Transitions in float64: features and next features (n, D), rewards and ended (n,)."""
-
-    features: Floats
-    rewards: Floats
-    next_features: Floats
-    ended: NDArray[np.bool_]
-
-    def parts(self, size: int) -> Iterator[Rows]:
-        """Slices of so many rows."""
-        for i in range(0, len(self.rewards), size):
-            s = slice(i, i + size)
-            yield Rows(self.features[s], self.rewards[s], self.next_features[s], self.ended[s])
-
-    def discounts(self, discount: float) -> Floats:
-        """(n,) discount of what follows: 0 where the return ends."""
-        return np.where(self.ended, 0.0, discount)
-
-
 class Data:
     """Sums over transitions: all that is kept of them."""
 
@@ -76,20 +46,39 @@ class Data:
         # Next features and a count, by how many atoms the reward takes beyond an end: row K + above, or K - below.
         self.leaving = np.zeros((2 * support.num_atoms + 1, num_features + 1))
         self.ended_outside = np.zeros(2)
+        self.part_rows, self.most_numbers = few_rows(num_features), MOST_NUMBERS
 
     def fits(self, rows: Rows) -> bool:
         """Whether moments can be kept with these rows among them."""
-        k, numbers = self.support.num_atoms, self.gram.size
-        if self.collector is None or k * k * numbers <= MOST_NUMBERS:
+        if self.collector is None or self._always_fit():
             return self.collector is not None
-        return self.collector.count_after(rows.rewards[~rows.ended], self.discount) * numbers <= MOST_NUMBERS
+        count = self.collector.count_after(rows.rewards[~rows.ended], self.discount)
+        return count * self.gram.size <= self.most_numbers
+
+    def _always_fit(self) -> bool:
+        """Whether moments can be kept whatever the rewards are."""
+        return self.support.num_atoms**2 * self.gram.size <= self.most_numbers
+
+    def merge(self, other: Data) -> None:
+        """Add what was added up over other rows, for the same support and discount."""
+        mine, theirs = self.collector, other.collector
+        if mine is None or theirs is None:
+            self.collector = None
+        elif self._always_fit() or mine.count_merged(theirs) * self.gram.size <= self.most_numbers:
+            mine.merge(theirs)
+        else:
+            self.collector = None
+        for name in ("gram", "total", "num_samples", "leaving", "ended_outside"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def add(self, rows: Rows) -> None:
-        """Add up what these rows say."""
+        """Add up what these rows say; moments that would be too large are given up."""
         x, r, k = rows.features, rows.rewards, self.support.num_atoms
         add_product(self.gram, x, x)
         self.total += x.sum(axis=0)
         self.num_samples += len(x)
+        if not self.fits(rows):
+            self.collector = None
         if self.collector is not None:
             ones = np.ones(len(x))
             self.collector.add(x, rows.next_features, r, rows.discounts(self.discount), rows.ended, ones)
@@ -175,83 +164,6 @@ def certify(
     return LogCertificate(distance, whitening.condition, gap, tuple(say))
 
 
-def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: int | None = None) -> Rows:
-    """Rows from what a caller gave, checked."""
-    features = feature_table("X", X, num_features)
-    following = feature_table("X_next", X_next, features.shape[1], finite=False)
-    paid = _numbers("rewards", rewards)
-    ended = np.zeros(len(features), dtype=bool) if terminated is None else _numbers("terminated", terminated)
-    for name, array in (("rewards", paid), ("X_next", following), ("terminated", ended)):
-        if array.shape != (features.shape if name == "X_next" else features.shape[:1]):
-            raise ValueError(f"{name} must have one entry for each of the {len(features)} rows of X, got {array.shape}")
-    if not np.isin(ended, (0, 1)).all():
-        raise ValueError(f"terminated must hold True or False, got {ended[~np.isin(ended, (0, 1))][0]}")
-    over = ended.astype(bool)
-    if over.any() and not np.isfinite(following[over]).all():
-        following = np.where(over[:, None], 0.0, following)  # nothing follows: what stands there does not count
-    require_finite(X_next=following)
-    return Rows(features, paid, following, over)
-
-
-def feature_table(name: str, values: Any, num_features: int | None, *, finite: bool = True) -> Floats:
-    """Rows of features (n, D) in float64."""
-    table = _numbers(name, values, finite=finite)
-    if table.ndim != 2 or not table.size or num_features not in (None, table.shape[1]):
-        wanted = "D" if num_features is None else num_features
-        raise ValueError(f"{name} must have shape (n, {wanted}) with at least one row and column, got {table.shape}")
-    return table
-
-
-def _numbers(name: str, values: Any, *, finite: bool = True) -> Floats:
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind not in "biufO" or sparse.issparse(values):
-            raise TypeError
-        array = array.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
-        kind = getattr(values, "dtype", "no numbers")
-        given = f"{type(values).__name__} ({kind})"
-        raise ValueError(f"{name} must be an array of real numbers, not sparse, got {given}") from None
-    if finite:
-        require_finite(**{name: array})
-    return array
-
-
-def choose_support(rows: Rows, discount: float, num_atoms: int, regularisation: float) -> Support:
-    """An even support over mean return ± 4 standard deviations, both estimated linearly, within what is possible."""
-    d, r, ended = rows.features.shape[1], rows.rewards, rows.rewards[rows.ended]
-    size = few_rows(d)
-    horizon = 1.0 / (1.0 - discount)
-    least, most = horizon * float(r.min()), horizon * float(r.max())
-    if ended.size:
-        least, most = min(least, float(r.min())), max(most, float(r.max()))
-    gram, cross, target, spread = regularisation * len(r) * np.eye(d), np.zeros((d, d)), np.zeros(d), np.zeros(d)
-    for part in rows.parts(size):
-        add_product(gram, part.features, part.features)
-        add_product(cross, part.features, part.next_features * ~part.ended[:, None])
-        target += part.features.T @ part.rewards
-    # Least squares, since a first chunk may have fewer rows than features.
-    mean = np.linalg.lstsq(gram - discount * cross, target, rcond=1e-10)[0]
-
-    def value(features: Floats) -> Floats:
-        return np.clip(features @ mean, least, most)
-
-    # Variances obey a Bellman equation too: squared temporal differences, discounted by the square of the discount.
-    for part in rows.parts(size):
-        surprise = part.rewards + part.discounts(discount) * value(part.next_features) - value(part.features)
-        spread += part.features.T @ surprise**2
-    variance = np.linalg.lstsq(gram - discount**2 * cross, spread, rcond=1e-10)[0]
-    low, high = np.inf, -np.inf
-    for part in rows.parts(size):
-        v, margin = value(part.features), 4 * np.sqrt(np.clip(part.features @ variance, 0.0, None))
-        low, high = min(low, float((v - margin).min())), max(high, float((v + margin).max()))
-    low = min(max(low, least), float(ended.min(initial=np.inf)))
-    high = max(min(high, most), float(ended.max(initial=-np.inf)))
-    if high - low <= 1e-9 * max(1.0, abs(low)):  # every return is the same
-        low, high = low - max(1.0, 0.01 * abs(low)), high + max(1.0, 0.01 * abs(high))
-    return Support.uniform(low, high, num_atoms)
-
-
 def data_whitening(data: Data, regularisation: float) -> Whitening:
     """Change to features that are orthonormal under the data; from the Gram matrix, since the rows may be gone."""
     gram = data.gram / data.num_samples + regularisation * np.eye(len(data.gram))
@@ -292,28 +204,30 @@ def system_from_moments(
     return LinearSystem(lambda w: (matrix @ w.ravel()).reshape(w.shape), system.constant, lambda: whole), True
 
 
-def system_by_passes(rows: Rows, data: Data, whitening: Whitening, normalisation: Normalisation) -> LinearSystem:
+def system_by_passes(source: Source, data: Data, whitening: Whitening, normalisation: Normalisation) -> LinearSystem:
     """The same system with one pass over the data for each product: for moments that would not fit."""
-    change, k = whitening.inverse, data.support.num_atoms
+    change, support, discount, n = whitening.inverse, data.support, data.discount, data.num_samples
+    k, size = support.num_atoms, few_rows(8 * max(support.num_atoms, len(change)))
 
-    def total(laws: Callable[[Rows], Floats]) -> Floats:
-        out = np.zeros((len(change), k))
-        for part in rows.parts(few_rows(8 * max(k, len(change)))):
-            out += part.features.T @ backup(data.support, part.rewards, part.discounts(data.discount), laws(part))
-        return change.T @ out / data.num_samples
+    def backed_up(part: Rows, laws: Floats) -> Floats:
+        return part.features.T @ backup(support, part.rewards, part.discounts(discount), laws)
+
+    def constants(part: Rows) -> list[Any]:
+        """Where even laws go, of transitions that go on and of those that end: there all of it goes to the reward."""
+        ended, even = part.ended[:, None], np.full(k, 1.0 / k)
+        return [backed_up(part, np.where(ended, 0.0, even)), backed_up(part, np.where(ended, even, 0.0))]
 
     def move(weights: Floats) -> Floats:
-        return total(lambda part: np.where(part.ended[:, None], 0.0, part.next_features @ (change @ weights)))
+        plain = change @ weights
 
-    even = np.full(k, 1.0 / k)
-    spread = total(lambda part: np.where(part.ended[:, None], 0.0, even))
-    terminal = total(lambda part: np.where(part.ended[:, None], even, 0.0))  # all of it goes to the reward
-    return matrix_free_system(move, spread, terminal, whitening.constant, normalisation)
+        def product(part: Rows) -> list[Any]:
+            return [backed_up(part, np.where(part.ended[:, None], 0.0, part.next_features @ plain))]
 
+        (moved,) = source.total(Totals(product, (np.add,), size)).values
+        return change.T @ moved / n
 
-def few_rows(width: int) -> int:
-    """Rows such that arrays of (rows, width) stay small."""
-    return max(1, _CHUNK_NUMBERS // width)
+    spread, terminal = source.total(Totals(constants, (np.add, np.add), size)).values
+    return matrix_free_system(move, change.T @ spread / n, change.T @ terminal / n, whitening.constant, normalisation)
 
 
 def unit_mass(masses: Floats) -> Floats:

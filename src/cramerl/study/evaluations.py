@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,9 @@ from cramerl import linear
 from cramerl._files import write_json, write_whole
 from cramerl.linear import DistributionalLSTD, Evaluation, MarkovRewardProcess
 from cramerl.linear.examples import gridworld, queue, random_walk, ring
-from cramerl.linear.logs import Chunk, fit_logs, read_parquet
+from cramerl.linear.logs import ParquetRows
+from cramerl.linear.parquet import Layout, opened, parquet_files
+from cramerl.linear.ray_logs import ray_rows
 from cramerl.study import plots
 from cramerl.supports import Support
 
@@ -127,14 +130,12 @@ class LogEvaluation(NamedTuple):
     states: NDArray[np.float64]
 
 
-def log_columns(path: Path, state: str, next_state: str, reward: str, terminated: str | None) -> LogColumns:
+def log_columns(path: str, state: str, next_state: str, reward: str, terminated: str | None) -> LogColumns:
     """Columns from words with commas between; a column named "terminated" is taken where none is named."""
     from pyarrow import types
-    from pyarrow.parquet import read_schema
 
-    if not path.is_file():
-        raise ValueError(f"--data must be a Parquet file, got {path}")
-    schema = read_schema(path)
+    with opened(parquet_files(path)[0]) as content:
+        schema = content.schema_arrow
 
     def split(text: str) -> list[str] | str:
         """One column of lists goes by its name alone."""
@@ -147,42 +148,29 @@ def log_columns(path: Path, state: str, next_state: str, reward: str, terminated
 
 
 def evaluate_log(
-    path: Path,
+    path: str,
     columns: LogColumns,
     support: Support | None,
     discount: float,
     *,
     bias: bool,
     report: Callable[[str], None],
+    cluster: str | None = None,
     **settings: Any,
 ) -> LogEvaluation:
-    """Fit a `DistributionalLSTD` to a Parquet file, in chunks."""
+    """Fit a `DistributionalLSTD` to Parquet files, in chunks; on a Ray cluster where its address is given ("": any)."""
+    layout = Layout(*columns, linear.with_bias if bias else None)
     model = DistributionalLSTD(support, discount, **settings)
-    chunks = read_parquet(
-        path,
-        features=columns.state,
-        reward=columns.reward,
-        next_features=columns.next_state,
-        terminated=columns.terminated,
-    )
-    shown: list[NDArray[np.float64]] = []
-
-    def prepared() -> Iterator[Chunk]:
-        rows = 0
-        for chunk in chunks:
-            if bias:
-                both = linear.with_bias(chunk.features), linear.with_bias(chunk.next_features)
-                chunk = chunk._replace(features=both[0], next_features=both[1])
-            if not shown:
-                shown.append(chunk.features[:1000])
-            yield chunk
-            rows += len(chunk.rewards)
-            report(f"{rows:,} transitions read")
-        report("solving ...")
-
-    fit_logs(model, prepared())
-    report("")
-    return LogEvaluation(model, columns, shown[0])
+    rows: AbstractContextManager[Any]
+    if cluster is None:
+        rows = nullcontext(ParquetRows(path, layout, None, report))
+    else:
+        report("starting Ray ..." if not cluster else f"connecting to {cluster} ...")
+        rows = ray_rows(path, layout, address=cluster or None, report=report)
+    with rows as source:
+        model.fit_source(source)
+        report("")
+        return LogEvaluation(model, columns, source.head.features)
 
 
 def log_summary(found: LogEvaluation, rows: int = 8) -> str:

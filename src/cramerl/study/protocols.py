@@ -35,7 +35,7 @@ class Protocol:
         noop_max: most no-ops at the start.
         fire_reset: whether fire is pressed at the start.
         full_action_space: whether all 18 actions are there.
-        max_episode_steps: time limit; 0 is the environment's own. Atari's environments begin anew with every iteration, so
+        max_episode_steps: time limit; 0 is the environment's own. Atari's environments begin anew with every iteration:
             no episode that is scored in training is longer than that.
         clip_rewards: whether the learner sees clipped rewards.
         epsilon: share of random actions in the episodes that are scored, after its decay.

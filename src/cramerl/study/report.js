@@ -11,17 +11,20 @@ let shown = null; // the panel that is pointed at
 const tip = made("div", document.body, "tip");
 tip.hidden = true;
 
-// A panel of a figure: pointed at, touched, or walked through with the arrow keys like a slider.
+// A panel of a figure: pointed at, touched, or walked through with the arrow keys like a slider. Curves are read from
+// left to right, bars from the top down.
 class Panel {
   constructor(data, plot) {
     this.data = data;
     this.stop = 0;
+    this.upright = data.along === "y";
     this.node = made("div", plot, "panel");
     const [left, top, width, height] = data.box;
     Object.assign(this.node.style, { left: `${left}%`, top: `${top}%`, width: `${width}%`, height: `${height}%` });
     const said = { role: "slider", tabindex: 0, "aria-label": `values of ${data.title}`, "aria-valuemin": 0 };
     for (const [name, value] of Object.entries(said)) this.node.setAttribute(name, value);
     this.node.setAttribute("aria-valuemax", data.stops.length - 1);
+    if (this.upright) this.node.setAttribute("aria-orientation", "vertical");
     this.describe();
     for (const kind of ["pointermove", "pointerdown"]) this.node.addEventListener(kind, (event) => this.point(event));
     this.node.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && this.hide());
@@ -32,14 +35,16 @@ class Panel {
 
   point(event) {
     const box = this.node.getBoundingClientRect();
-    const at = (100 * (event.clientX - box.left)) / box.width;
+    const across = (event.clientX - box.left) / box.width, down = (event.clientY - box.top) / box.height;
+    const at = 100 * (this.upright ? down : across);
     const far = this.data.stops.map(([, place]) => Math.abs(place - at));
     this.show(far.indexOf(Math.min(...far)));
   }
 
   press(event) {
     const last = this.data.stops.length - 1;
-    const ways = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
+    const up = this.upright ? -1 : 1;
+    const ways = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: up, ArrowDown: -up, PageUp: 10 * up, PageDown: -10 * up };
     const ends = { Home: 0, End: last };
     if (event.key === "Escape") this.hide();
     else if (event.key in ways) this.show(Math.min(Math.max(this.stop + ways[event.key], 0), last));
@@ -66,7 +71,7 @@ class Panel {
     this.node.replaceChildren();
     tip.replaceChildren();
     const [words, at] = this.data.stops[stop];
-    made("i", this.node, "rule").style.left = `${at}%`;
+    made("i", this.node, this.upright ? "rule flat" : "rule").style[this.upright ? "top" : "left"] = `${at}%`;
     made("b", tip).textContent = `${this.data.title}, ${words}`;
     const body = made("tbody", made("table", tip));
     for (const [line, [left, top, value]] of this.rows()) {
@@ -84,7 +89,7 @@ class Panel {
   place() {
     const box = this.node.getBoundingClientRect();
     tip.hidden = box.bottom < 0 || box.top > innerHeight;
-    const x = box.left + (this.data.stops[this.stop][1] / 100) * box.width;
+    const x = box.left + (this.upright ? 0.5 : this.data.stops[this.stop][1] / 100) * box.width;
     const below = box.bottom + 8 + tip.offsetHeight < innerHeight;
     const within = (value, most) => `${Math.max(8, Math.min(value, most))}px`;
     tip.style.left = within(x - tip.offsetWidth / 2, document.documentElement.clientWidth - tip.offsetWidth - 8);

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cramerl._files import write_json, write_text
 from cramerl.linear.claims import Claim, to_json
@@ -17,12 +17,24 @@ from cramerl.study.curves import area_under_curve, read_curves
 from cramerl.study.exports import dopamine_rows, rliable_scores
 from cramerl.study.protocols import ScoreKind
 from cramerl.study.report_figures import Figure, make_figures
-from cramerl.study.report_page import GENERATOR, Picture, Section, to_html, to_markdown
+from cramerl.study.report_page import GENERATOR, Laws, Picture, Section, to_html, to_markdown
 from cramerl.study.report_tables import make_tables
 from cramerl.study.report_values import panel_values
 from cramerl.study.summaries import SWEPT, Normalised, Summary, full_table, normalised, summarise
 
 PAGE, TABLES, SCORES, FIGURES, DOPAMINE = "report.html", "tables.md", "scores.json", "figures", "dopamine"
+
+
+class Look(Protocol):
+    """Draws predicted laws; gives figures, and sentences on what could not be drawn."""
+
+    def of_study(self, summary: Summary) -> tuple[list[Figure], list[str]]:
+        """Those of a study's agents."""
+        ...
+
+    def of_process(self, folder: Path) -> tuple[list[Figure], list[str]]:
+        """Those in a folder that `cramerl evaluate` wrote."""
+        ...
 
 
 def make_report(
@@ -35,12 +47,14 @@ def make_report(
     scores: ScoreKind = "training",
     pdf: bool = False,
     claims: Sequence[Claim] = (),
+    look: Look | None = None,
+    evaluations: Sequence[Path] = (),
     tell: Callable[[str], None] = lambda words: None,
 ) -> list[Section]:
     """Read runs and write a report of them, whole or not at all. The same runs give the same bytes.
 
     Args:
-        paths: folders of runs, or folders with such folders below them.
+        paths: folders of runs, or folders with such folders below them; none where there are evaluations.
         out: a new or empty folder, or one with an earlier report, which is replaced.
         share: of the steps at the end of a run that is scored.
         seed: of the bootstrap.
@@ -48,6 +62,8 @@ def make_report(
         scores: "training", or "evaluation" for the episodes played at the end of iterations.
         pdf: also write the figures as PDF.
         claims: of the paper, from `cramerl.linear.claims.verify`, to be shown after the studies.
+        look: draws the laws that agents predict, see `cramerl.study.report_scenes`; None: there are no such pictures.
+        evaluations: folders that `cramerl evaluate` wrote, for ``look`` to draw.
         tell: is told what is being done.
 
     Returns:
@@ -58,11 +74,15 @@ def make_report(
     out = Path(out)
     _require_place(out)
     tell("reading runs ...")
-    summaries = summarise(read_curves(paths, scores=scores), share=share, mix_protocols=mix_protocols)
+    paths = list(paths)
+    summaries = []
+    if paths or not evaluations:
+        summaries = summarise(read_curves(paths, scores=scores), share=share, mix_protocols=mix_protocols)
     building = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
     building.mkdir(parents=True)
     try:
-        sections = _write(summaries, building, seed, (".svg", ".png", *([".pdf"] if pdf else [])), claims, tell)
+        save = _Saver(building / FIGURES, (".svg", ".png", *([".pdf"] if pdf else [])))
+        sections = _write(summaries, building, seed, save, claims, look, evaluations, tell)
         _put_in_place(building, out.resolve())
     finally:
         shutil.rmtree(building, ignore_errors=True)
@@ -102,8 +122,10 @@ def _write(
     summaries: Sequence[Summary],
     folder: Path,
     seed: int,
-    formats: Sequence[str],
+    save: _Saver,
     claims: Sequence[Claim],
+    look: Look | None,
+    evaluations: Sequence[Path],
     tell: Callable[[str], None],
 ) -> list[Section]:
     sections, exports = [], []
@@ -112,19 +134,29 @@ def _write(
         tell(f"{summary.title} ...")
         scale, notes = normalised(summary) if summary.cells else (None, [])
         with plots.page_style():
-            pictures = [_save(figure, folder / FIGURES, name, formats) for figure in make_figures(summary, scale, seed)]
+            pictures = [save(figure, name) for figure in make_figures(summary, scale, seed)]
+            laws = _laws(look.of_study(summary), save) if look else Laws()
         tables = make_tables(summary, scale, seed) if summary.cells else []
-        sections.append(Section(summary, [*summary.notes, *notes], tables, pictures))
+        sections.append(Section(summary, [*summary.notes, *notes], tables, pictures, laws))
         exports.append(_export(summary, scale))
         labels = _labels(summary)
         chosen = [curve for cell in summary.cells.values() for curve in cell.curves]
         for env, rows in dopamine_rows(chosen, labels).items():
             write_json(folder / DOPAMINE / f"{name}{_file_name(env)}.json", rows)
+    with plots.page_style():
+        found = [_laws(look.of_process(place), save) for place in evaluations] if look else []
+    pictures = [picture for one in found for picture in one.pictures]
+    processes = Laws(pictures, [words for one in found for words in one.sentences])
     theory = {"theory": to_json(claims)} if claims else {}
     write_json(folder / SCORES, {"made_by": GENERATOR, "bootstrap_seed": seed, "studies": exports} | theory)
-    write_text(folder / TABLES, to_markdown(sections, claims))
-    write_text(folder / PAGE, to_html(sections, claims))
+    write_text(folder / TABLES, to_markdown(sections, claims, processes))
+    write_text(folder / PAGE, to_html(sections, claims, processes))
     return sections
+
+
+def _laws(found: tuple[list[Figure], list[str]], save: _Saver) -> Laws:
+    figures, sentences = found
+    return Laws([save(figure) for figure in figures], sentences)
 
 
 def _file_name(words: str) -> str:
@@ -139,13 +171,20 @@ def _file_names(summaries: Sequence[Summary]) -> list[str]:
     return [f"{name}-" if names.count(name) == 1 else f"{name}-{i}-" for i, name in enumerate(names)]
 
 
-def _save(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> Picture:
-    """Write a figure in every format, the one of the page first."""
-    svg = plots.save_same(figure.drawing, folder / f"{name}{figure.name}{formats[0]}")
-    values = panel_values(figure.panels)  # other formats are laid out anew
-    for suffix in formats[1:]:
-        plots.save_same(figure.drawing, folder / f"{name}{figure.name}{suffix}")
-    return Picture(figure.name, figure.title, figure.caption, svg.read_text(encoding="utf-8"), values)
+class _Saver:
+    """Writes figures in every format, the one of the page first."""
+
+    def __init__(self, folder: Path, formats: Sequence[str]):
+        self.folder, self.formats = folder, formats
+
+    def __call__(self, figure: Figure, prefix: str = "") -> Picture:
+        file = f"{prefix}{figure.name}"
+        svg = plots.save_same(figure.drawing, self.folder / f"{file}{self.formats[0]}")
+        svg = plots.put_titles(svg, figure.titles)
+        values = panel_values(figure.panels)
+        for suffix in self.formats[1:]:
+            plots.save_same(figure.drawing, self.folder / f"{file}{suffix}")
+        return Picture(figure.name, figure.title, figure.caption, svg.read_text(encoding="utf-8"), values, file)
 
 
 def _labels(summary: Summary) -> dict[int, str]:

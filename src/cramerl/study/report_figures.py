@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from cramerl.study import plots
 from cramerl.study.anchors import Anchor, anchors_for, atari_game
 from cramerl.study.curves import on_grid
-from cramerl.study.report_tables import AGGREGATES, mean_interval, number, penalty_swept, share_in_words
+from cramerl.study.report_tables import AGGREGATES, interval, mean_interval, number, penalty_swept, share_in_words
 from cramerl.study.report_values import Panel, Trace
 from cramerl.study.statistics import bootstrap_interval, mean_band, performance_profile
 from cramerl.study.summaries import Cell, Normalised, Series, Summary
@@ -24,13 +25,14 @@ _SWEEP_MARK = "at its best for each value"
 
 
 class Figure(NamedTuple):
-    """A drawn figure, the words under it, and the panels whose values can be pointed at."""
+    """A drawn figure, the words under it, the panels whose values can be pointed at, and words for its named shapes."""
 
     name: str
     title: str
     caption: str
     drawing: Any
     panels: list[Panel]
+    titles: Mapping[str, str] = MappingProxyType({})
 
 
 def make_figures(summary: Summary, scale: Normalised | None, seed: int) -> list[Figure]:
@@ -152,14 +154,21 @@ def _cited(found: list[tuple[Anchor, int]]) -> list[str]:
 
 def _aggregates(summary: Summary, scale: Normalised, seed: int) -> Figure:
     figure, axes = plots.new_figure(len(AGGREGATES), height=0.9 + 0.34 * len(scale.scores), width=3.0)
+    colours, labels = [_colour(series) for series in scale.scores], [series.label for series in scale.scores]
+    panels, titles = [], {}
     for ax, (name, title) in zip(axes, AGGREGATES.items(), strict=True):
         found = [bootstrap_interval(name, scores, seed=seed) for scores in scale.scores.values()]
-        labels = [series.label for series in scale.scores] if ax is axes[0] else [""] * len(found)
-        columns = np.array(found).T
-        plots.draw_bars(ax, labels, *columns, colours=[_colour(series) for series in scale.scores])
+        names = [f"{name}-{i}" for i in range(len(found))]
+        shown = labels if ax is axes[0] else [""] * len(found)
+        plots.draw_bars(ax, shown, *np.array(found).T, colours=colours, names=names)
         ax.set_title(title + (" (small is good)" if name == "optimality_gap" else ""), fontsize=10)
+        for bar, label, one in zip(names, labels, found, strict=True):
+            titles |= dict.fromkeys((bar, f"{bar}-mark"), f"{label}: {title} {interval(one)}")
+        rows = zip(labels, colours, reversed(range(len(found))), found, strict=True)
+        traces = [Trace(label, colour, [label], [row], *([value] for value in one)) for label, colour, row, one in rows]
+        panels.append(Panel(title, ax, traces, "y"))
     caption = f"Over {', '.join(scale.games)}; {scale.words}. Bars: 95 % stratified bootstrap intervals"
-    return Figure("aggregates", "Aggregate scores", caption + _missing(scale) + ".", figure, [])
+    return Figure("aggregates", "Aggregate scores", caption + _missing(scale) + ".", figure, panels, titles)
 
 
 def _missing(scale: Normalised) -> str:
@@ -189,7 +198,7 @@ def _profiles(summary: Summary, scale: Normalised, seed: int) -> Figure:
 def _rates(summary: Summary, seed: int) -> Figure:
     figure, axes = _panels(summary)
     panels = [Panel(env, ax, []) for ax, env in zip(axes, summary.games, strict=True)]
-    for env, ax, traces in panels:
+    for env, ax, traces, _ in panels:
         for series in summary.series:
             found = summary.best_along(series, env, lambda cell: cell.setting("learning_rate"))
             aside = 1.03 ** (summary.series.index(series) - len(summary.series) / 2)
@@ -208,7 +217,7 @@ def _penalties(summary: Summary, seed: int) -> Figure:
     figure, axes = _panels(summary)
     kinds = {"after": plots.NEGATIVE, "before": plots.POSITIVE}
     panels = [Panel(env, ax, []) for ax, env in zip(axes, summary.games, strict=True)]
-    for env, ax, traces in panels:
+    for env, ax, traces, _ in panels:
         for series in (one for one in summary.series if one.agent == "s51"):
             for kind, colour in kinds.items():
                 found = summary.best_along(series, env, _penalty_if(kind))

@@ -21,17 +21,33 @@ from cramerl.study.summaries import Summary
 GENERATOR = "cramerl report"
 _NETWORK = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 _THEORY = "The paper’s claims, recomputed"
-_POINT = " Point at a panel, touch it, or walk through it with the arrow keys, for its values."
+_LAWS, _PROCESSES = "Distributions", "Evaluated processes"
+_HOW_TO_READ = (
+    "A bar is the mass that is predicted on one return. Masses are signed: those below the line, in orange, are "
+    "negative mass, which no probability has. The frame marks the action that was chosen, the dashed line the mean."
+)
+_BROAD = 500  # points: a figure that a phone shows in part, to be pushed sideways, for its letters would be too small
+_POINT = (
+    ' <span class="point">Point at a panel, touch it, or walk through it with the arrow keys, for its values.</span>'
+)
 
 
 class Picture(NamedTuple):
-    """A figure as it goes into the page; ``values`` as from `panel_values`."""
+    """A figure as it goes into the page; ``values`` as from `panel_values`, ``file`` without its suffix."""
 
     name: str
     title: str
     caption: str
     svg: str
     values: list[dict[str, Any]]
+    file: str
+
+
+class Laws(NamedTuple):
+    """Pictures of predicted laws, and sentences on those there are none of."""
+
+    pictures: Sequence[Picture] = ()
+    sentences: Sequence[str] = ()
 
 
 class Section(NamedTuple):
@@ -41,16 +57,19 @@ class Section(NamedTuple):
     notes: list[str]
     tables: list[Table]
     pictures: list[Picture]
+    laws: Laws = Laws()
 
 
-def to_html(sections: Sequence[Section], claims: Sequence[Claim] = ()) -> str:
+def to_html(sections: Sequence[Section], claims: Sequence[Claim] = (), processes: Laws | None = None) -> str:
     """One page without network, readable on a phone, in light and in dark, and on paper.
 
     Args:
         sections: what to say of each study.
         claims: of the paper, recomputed; none: the page is silent about them.
+        processes: the laws of processes that were evaluated.
     """
-    body = "".join(_section(i, one) for i, one in enumerate(sections))
+    processes = processes or Laws()
+    body = "".join(_section(i, one) for i, one in enumerate(sections)) + _processes(processes)
     body += _theory(claims) if claims else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -59,26 +78,28 @@ def to_html(sections: Sequence[Section], claims: Sequence[Claim] = ()) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{_NETWORK}">
 <meta name="generator" content="{GENERATOR}">
-<title>Report of {_studies(sections)}</title>
+<title>Report of {_studies(sections, processes)}</title>
 <link rel="icon" href="data:,">
 <style>{_read("report.css")}{CLAIMS_STYLE if claims else ""}</style>
 </head>
 <body>
-<h1>Report of {_studies(sections)}</h1>
-{_contents(sections, claims)}
+<h1>Report of {_studies(sections, processes)}</h1>
+{_contents(sections, claims, processes)}
 {body}<script>{_read("report.js")}</script>
 </body>
 </html>
 """
 
 
-def to_markdown(sections: Sequence[Section], claims: Sequence[Claim] = ()) -> str:
-    """The tables and notes."""
+def to_markdown(sections: Sequence[Section], claims: Sequence[Claim] = (), processes: Laws | None = None) -> str:
+    """The tables and notes, and where the pictures of distributions are."""
     lines = ["# Tables", "", f"Made by `{GENERATOR}`."]
     for one in sections:
         lines += ["", f"## {one.summary.title}", "", *(f"- {fact}" for fact in _facts(one))]
         for table in one.tables:
             lines += ["", f"### {table.title}", "", *_markdown_table(table)]
+        lines += _markdown_laws(f"### {_LAWS}", one.laws)
+    lines += _markdown_laws(f"## {_PROCESSES}", processes or Laws())
     if claims:
         lines += ["", f"## {_THEORY}", "", *_markdown_table(_claims_table(claims))]
     return "\n".join(lines) + "\n"
@@ -88,29 +109,31 @@ def to_text(sections: Sequence[Section], width: int) -> str:
     """A short table per study for a terminal: agents below each other, games side by side."""
     lines: list[str] = []
     for one in sections:
-        lines += [one.summary.title, *_grid(one, width), *(f"note: {note}" for note in one.notes), ""]
+        notes = [*one.notes, *(f"{_LAWS}: {words}" for words in one.laws.sentences)]
+        lines += [one.summary.title, *_grid(one, width), *(f"note: {note}" for note in notes), ""]
     return "\n".join(lines).rstrip("\n")
 
 
-def _studies(sections: Sequence[Section]) -> str:
-    runs = sum(len(one.summary.curves) for one in sections)
-    return f"{runs:,} {'run' if runs == 1 else 'runs'}"
+def _studies(sections: Sequence[Section], processes: Laws) -> str:
+    runs, evaluated = sum(len(one.summary.curves) for one in sections), len(processes.pictures)
+    words = [f"{runs:,} {'run' if runs == 1 else 'runs'}"] if runs or not evaluated else []
+    words += [f"{evaluated:,} evaluated {'process' if evaluated == 1 else 'processes'}"] if evaluated else []
+    return " and ".join(words)
 
 
-def _contents(sections: Sequence[Section], claims: Sequence[Claim]) -> str:
+def _contents(sections: Sequence[Section], claims: Sequence[Claim], processes: Laws) -> str:
     """Links to every study, and below each to its figures and tables."""
     items = []
     for i, one in enumerate(sections):
-        parts = [(f"study-{i}-{kind}-{part.name}", part.title) for kind, part in _parts(one)]
+        parts = [(f"study-{i}-figure-{part.name}", part.title) for part in one.pictures]
+        parts += [(f"study-{i}-laws", _LAWS)] if any(one.laws) else []
+        parts += [(f"study-{i}-table-{part.name}", part.title) for part in one.tables]
         parts += [(f"study-{i}-settings", "Settings and versions")]
         links = "".join(f"<li>{_link(*part)}</li>" for part in parts)
         items.append(f"<li>{_link(f'study-{i}', one.summary.title)}<ul>{links}</ul></li>\n")
+    items += [f"<li>{_link('processes', _PROCESSES)}</li>\n"] if any(processes) else []
     items += [f"<li>{_link('theory', _THEORY)}</li>\n"] if claims else []
     return f'<nav aria-label="Contents"><ul>\n{"".join(items)}</ul></nav>'
-
-
-def _parts(one: Section) -> list[tuple[str, Picture | Table]]:
-    return [*(("figure", picture) for picture in one.pictures), *(("table", table) for table in one.tables)]
 
 
 def _link(target: str, words: str) -> str:
@@ -119,12 +142,16 @@ def _link(target: str, words: str) -> str:
 
 def _section(i: int, one: Section) -> str:
     facts = "".join(f"<li>{escape(fact)}</li>" for fact in [*_made_by(one.summary), *one.notes])
-    pictures = "".join(_picture(i, picture) for picture in one.pictures)
+    place = f"study-{i}"
+    pictures = "".join(
+        _heading(f"{place}-figure-{part.name}", part.title) + _picture(place, part) for part in one.pictures
+    )
+    laws = _heading(f"{place}-laws", _LAWS) + _law_pictures(place, one.laws) if any(one.laws) else ""
     tables = "".join(_heading(f"study-{i}-table-{table.name}", table.title) + _table(table) for table in one.tables)
     return f"""<section id="study-{i}">
 <h2>{escape(one.summary.title)}</h2>
 <ul class="soft">{facts}</ul>
-{pictures}{tables}{_settings(i, one.summary)}</section>
+{pictures}{laws}{tables}{_settings(i, one.summary)}</section>
 """
 
 
@@ -135,6 +162,18 @@ def _settings(i: int, summary: Summary) -> str:
 <summary>Settings and versions</summary>
 {words}{table}</details>
 """
+
+
+def _law_pictures(place: str, laws: Laws) -> str:
+    how = f"<p>{_HOW_TO_READ}</p>\n" if laws.pictures else ""
+    pictures = [f"<h4>{escape(part.title)}</h4>\n{_picture(place, part, 'laws')}" for part in laws.pictures]
+    words = "".join(f'<p class="soft">{escape(sentence)}</p>\n' for sentence in laws.sentences)
+    return f"{how}{''.join(pictures)}{words}"
+
+
+def _processes(laws: Laws) -> str:
+    body = _law_pictures("process", laws)
+    return f'<section id="processes">\n<h2>{_PROCESSES}</h2>\n{body}</section>\n' if any(laws) else ""
 
 
 def _theory(claims: Sequence[Claim]) -> str:
@@ -168,16 +207,17 @@ def _versions(summary: Summary) -> list[str]:
     return [f"Versions: {', '.join(words)}." for words in versions(summary)]
 
 
-def _picture(i: int, picture: Picture) -> str:
+def _picture(place: str, picture: Picture, kind: str = "") -> str:
     width = re.search(r'<svg[^>]* width="([\d.]+pt)"', picture.svg)
     size = f' style="width: {width[1]}"' if width else ""
+    broad = " broad" if width and float(width[1].removesuffix("pt")) > _BROAD else ""
     values = json.dumps(picture.values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     data = '<script type="application/json" class="values">' + values.replace("<", "\\u003c") + "</script>\n"
-    return f"""{_heading(f"study-{i}-figure-{picture.name}", picture.title)}<figure>
-<div class="plot"{size}>
-{inline_svg(f"s{i}-{picture.name}", picture)}
+    return f"""<figure{f' class="{kind}"' if kind else ""}>
+<div class="plot{broad}"{size}>
+{inline_svg(f"{place}-{picture.name}", picture)}
 {data if picture.values else ""}</div>
-<figcaption>{escape(picture.caption + (_POINT if picture.values else ""))}</figcaption>
+<figcaption>{escape(picture.caption)}{_POINT if picture.values else ""}</figcaption>
 </figure>
 """
 
@@ -206,6 +246,15 @@ def _read(name: str) -> str:
 def _markdown_table(table: Table) -> list[str]:
     head = [_markdown_row(table.columns), _markdown_row(["---"] * len(table.columns))]
     return [*head, *map(_markdown_row, table.rows), *(["", table.note] if table.note else [])]
+
+
+def _markdown_laws(heading: str, laws: Laws) -> list[str]:
+    lines = ["", heading, ""] if any(laws) else []
+    lines += [_HOW_TO_READ, ""] if laws.pictures else []
+    for part in laws.pictures:
+        lines += [f"![{part.title}: {_LAWS.lower()}](figures/{part.file}.svg)", "", part.caption, ""]
+    lines += [words for sentence in laws.sentences for words in (sentence, "")]
+    return lines[:-1]
 
 
 def _claims_table(claims: Sequence[Claim]) -> Table:

@@ -130,16 +130,18 @@ def last_speed(folder: Path) -> tuple[int, float]:
     return (rows[-1]["step"], float(rows[-1].get("charts/SPS", 0.0))) if rows else (0, 0.0)
 
 
-def make_plan(sweep: Sweep, out: Path, is_native: Callable[[str], bool]) -> Plan:
+def make_plan(sweep: Sweep, out: Path, is_native: Callable[[str], bool], kept: Collection[str] = ()) -> Plan:
     """Compare what is asked for with what is there.
 
     Args:
         sweep: what is asked for.
         out: folder of the sweep; need not exist.
         is_native: whether an environment, by its name, is a JAX program.
+        kept: folders of cells whose checkpoints are kept in another place.
     """
-    out, runs, found = Path(out), wanted_runs(sweep), survey(out)
-    varied = [name for name in AXES if name in {*sweep.axes, *read_record(out)["axes"]}]
+    out, runs = Path(out), wanted_runs(sweep)
+    found = [cell._replace(has_checkpoint=cell.has_checkpoint or cell.folder in kept) for cell in survey(out)]
+    varied = [name for name in AXES if name in {*sweep.varied, *read_record(out)["axes"]}]
     chosen = {name for settings in sweep.chosen.values() for name in settings}
     require_consistent(runs, {str(out / cell.folder): cell.config for cell in found}, varied, chosen)
     needed, missing = _holders(runs, found)
@@ -156,6 +158,18 @@ def make_plan(sweep: Sweep, out: Path, is_native: Callable[[str], bool]) -> Plan
             raise ValueError(f"{out / cell.folder} is where a run of this sweep goes, and holds another; move it away")
     jobs = [*begun, *longer, *(_beginning(cell, out) for cell in new)]
     return Plan(jobs, done, sorted(cells, key=lambda cell: cell.folder), varied)
+
+
+def gone_on_with(job: Job, out: Path) -> Job:
+    """A job whose process was lost, as it is to be begun again: from its checkpoint where it has written one."""
+    path = out / job.folder
+    if not (path / CONFIG).exists():
+        return job
+    found = look_at(path)
+    if found.config.checkpoints != "full":
+        return job
+    words = resume_arguments(path, job.steps if job.steps > found.config.steps else None)
+    return job._replace(arguments=words, step=found.step, fresh=False)
 
 
 def clear_folder(path: Path) -> None:
@@ -213,7 +227,7 @@ def write_record(
     record = read_record(out)
     commands = [*record["commands"], *([] if command in record["commands"] else [command])]
     axes = {name: [*record["axes"].get(name, [])] for name in plan.varied}
-    for name, values in sweep.axes.items():
+    for name, values in sweep.varied.items():
         axes[name] += [value for value in values if value not in axes[name]]
     cells = {cell["folder"]: cell for cell in record["cells"]}
     for cell in plan.cells:

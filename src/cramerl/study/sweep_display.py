@@ -88,6 +88,10 @@ class _Lines:
         for folder, words in state.failed.items():
             if self._once(f"failed {folder}"):
                 self._say(f"failed {folder}: {words}")
+        for folder, losses in state.losses.items():
+            for number, loss in enumerate(losses):
+                if self._once(f"lost {number} {folder}"):
+                    self._say(f"lost {folder}: {loss.words}; its iterations up to step {loss.step:,} are kept")
         for job in state.running:
             if self._once(f"begin {job.folder}"):
                 self._say(f"{'training' if job.arguments[0] == 'train' else 'resuming'} {job.folder}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ class Sweep:
         preset: where the other settings come from; None for the preset that fits each environment.
         chosen: settings of one agent in one environment, such as a learning rate that was chosen for it.
         max_lanes: most lanes in one program.
+        variants: settings that a search tries, of one agent in one environment; each is a combination of its own.
     """
 
     agents: tuple[str, ...]
@@ -52,6 +53,16 @@ class Sweep:
     preset: str | None = None
     chosen: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     max_lanes: int = MOST_LANES
+    variants: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def varied(self) -> dict[str, tuple[Any, ...]]:
+        """Settings with several values, and the values."""
+        found = {name: dict.fromkeys(values) for name, values in self.axes.items()}
+        for variant in itertools.chain.from_iterable(self.variants.values()):
+            for name, value in variant.items():
+                found.setdefault(name, {})[value] = None
+        return {name: tuple(values) for name, values in found.items()}
 
     def __post_init__(self) -> None:
         for name in ("agents", "envs", "seeds"):
@@ -106,8 +117,11 @@ def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
         changes = {name: value for name, value in sweep.changes.items() if concerns(name, agent)}
         changes |= sweep.chosen.get((agent, env), {})
         axes = {name: values for name, values in sweep.axes.items() if concerns(name, agent)}
-        for values in itertools.product(*axes.values()):
-            config = preset(sweep.preset, agent, env, **(changes | dict(zip(axes, values, strict=True))))
+        variants = sweep.variants.get((agent, env), [{}])
+        for variant, values in itertools.product(variants, itertools.product(*axes.values())):
+            config = preset(
+                sweep.preset, agent, env, **(changes | dict(zip(axes, values, strict=True)) | dict(variant))
+            )
             for seed in sweep.seeds:
                 run = dataclasses.replace(config, seed=seed)
                 runs.setdefault(identity(run), run)

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, Protocol
 from cramerl.study.sweep import LOGS, Job, clear_folder, look_at
 
 _POLL_SECONDS = 0.1
-_STOPPED = 130  # exit status of a run that was stopped with a checkpoint
+STOPPED = 130  # exit status of a run that was stopped with a checkpoint
 _MEMORY = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE")
 _MEMORY_SHARE = 0.9  # of an accelerator's memory, for all processes together
 _ACCELERATORS = ("/dev/nvidia0", "/dev/kfd", "/dev/accel0", "/dev/vfio/0")
@@ -27,13 +27,15 @@ class Ended(NamedTuple):
 
     Attributes:
         job: which.
-        how: "stopped" can be gone on with.
-        words: why it failed.
+        how: "stopped" can be gone on with; "lost" was not the job's own doing, and it is begun again.
+        words: why it failed or was lost.
+        step: agent steps of whole iterations that were not lost with it.
     """
 
     job: Job
-    how: Literal["done", "stopped", "failed"]
+    how: Literal["done", "stopped", "failed", "lost"]
     words: str = ""
+    step: int = 0
 
 
 class Executor(Protocol):
@@ -65,6 +67,7 @@ class State(NamedTuple):
         running: jobs, in the order of their start.
         left: jobs that have not begun, or were stopped.
         stopping: no job is begun any more.
+        losses: by folder, how jobs were lost, one after the other.
     """
 
     done: list[str]
@@ -72,31 +75,37 @@ class State(NamedTuple):
     running: list[Job]
     left: list[Job]
     stopping: bool
+    losses: dict[str, list[Ended]] = {}  # noqa: RUF012 - only ever replaced
 
 
 def execute(
     jobs: Sequence[Job],
     executor: Executor,
-    slots: int,
+    slots: int | Callable[[], int],
     *,
     watch: Callable[[State], None] = lambda state: None,
     wish: Callable[[], int] = lambda: 0,
     deadline: float | None = None,
+    retries: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> State:
     """Do jobs, several at once. One that fails does not keep the others from being done.
 
+    A job that is lost is begun again before anything else, unless that came to nothing too often.
+
     Args:
         jobs: in the order in which they are begun.
         executor: what does them.
-        slots: jobs at once.
+        slots: jobs at once; a function where that changes, as when machines come and go.
         watch: called with the state several times a second.
         wish: how often it was wished to stop; once more after stopping has begun stops at once.
         deadline: time of the clock after which to stop with checkpoints.
+        retries: how often a job that is lost again and again before it has finished another iteration is begun anew.
         clock: seconds.
     """
-    waiting, state = deque(jobs), State([], {}, [], [], False)
+    waiting, state = deque(jobs), State([], {}, [], [], False, {})
     heard, killed = 0, False
+    most = slots if callable(slots) else lambda: slots
     try:
         while state.running or (waiting and not state.stopping):
             if not state.stopping and (wish() or (deadline is not None and clock() >= deadline)):
@@ -105,14 +114,14 @@ def execute(
             if state.stopping and wish() > heard and not killed:
                 killed = True
                 executor.kill()
-            while waiting and len(state.running) < slots and not state.stopping:
+            while waiting and not state.stopping and len(state.running) < most():
                 state.running.append(waiting.popleft())
-                _start(executor, state)
+                _start(executor, state, waiting)
             watch(state._replace(left=[*state.left, *waiting]))
             if state.running:
                 time.sleep(_POLL_SECONDS)
             for ended in executor.ended():
-                _take_in(ended, state)
+                _take_in(_judged(ended, state, retries), state, waiting)
     finally:
         executor.kill()
     state = state._replace(left=[*state.left, *waiting])
@@ -120,20 +129,36 @@ def execute(
     return state
 
 
-def _start(executor: Executor, state: State) -> None:
+def _start(executor: Executor, state: State, waiting: deque[Job]) -> None:
     """A job that cannot even begin has failed like any other."""
     try:
         executor.start(state.running[-1])
     except (OSError, ValueError) as error:
-        _take_in(Ended(state.running[-1], "failed", str(error)), state)
+        _take_in(Ended(state.running[-1], "failed", str(error)), state, waiting)
 
 
-def _take_in(ended: Ended, state: State) -> None:
+def _judged(ended: Ended, state: State, retries: int) -> Ended:
+    """A job that was lost is begun again, unless it never gets further: then it has failed."""
+    if ended.how != "lost":
+        return ended
+    losses = state.losses.setdefault(ended.job.folder, [])
+    losses.append(ended)
+    best = max(loss.step for loss in losses)
+    in_vain = len(losses) - next(i for i, loss in enumerate(losses) if loss.step == best)
+    if in_vain <= retries:
+        return ended
+    times = f"{in_vain} times in a row" if in_vain > 1 else "once"
+    return ended._replace(how="failed", words=f"lost {times} without another iteration done: {ended.words}")
+
+
+def _take_in(ended: Ended, state: State, waiting: deque[Job]) -> None:
     state.running.remove(ended.job)
     if ended.how == "done":
         state.done.append(ended.job.folder)
     elif ended.how == "failed":
         state.failed[ended.job.folder] = ended.words
+    elif ended.how == "lost" and not state.stopping:
+        waiting.appendleft(ended.job)
     else:
         state.left.append(ended.job)
 
@@ -208,22 +233,19 @@ class LocalProcesses:
             _close(process)
 
     def _ending(self, job: Job, status: int) -> Ended:
-        stopped = status == _STOPPED or (self._killed and status == -signal.SIGKILL)
+        stopped = status == STOPPED or (self._killed and status == -signal.SIGKILL)
         with suppress(OSError, ValueError):
             # What is there counts: a run may have come to its end just before it was stopped.
             if (stopped or status == 0) and look_at(self._out / job.folder).finished:
                 return Ended(job, "done")
         if stopped:
             return Ended(job, "stopped")
-        reason = _last_line(log_file(self._out, job.folder))
-        if status < 0:
-            reason = f"ended by {signal.Signals(-status).name}; {reason}"
-        return Ended(job, "failed", reason)
+        return Ended(job, "failed", failure(status, last_line(log_file(self._out, job.folder))))
 
 
-def child_environment(environment: Mapping[str, str], slots: int) -> dict[str, str]:
+def child_environment(environment: Mapping[str, str], slots: float) -> dict[str, str]:
     """Variables for children: several at once must not each take an accelerator's whole memory."""
-    if slots < 2 or any(name in environment for name in _MEMORY):
+    if slots <= 1 or any(name in environment for name in _MEMORY):
         return dict(environment)
     return {**environment, _MEMORY[0]: f"{_MEMORY_SHARE / slots:.3f}"}
 
@@ -240,13 +262,19 @@ def log_file(out: Path, folder: str) -> Path:
     return out / LOGS / f"{folder}.log"
 
 
+def failure(status: int, words: str) -> str:
+    """Why a child failed: its last words, and the signal that ended it."""
+    return f"ended by {signal.Signals(-status).name}; {words}" if status < 0 else words
+
+
 def _close(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
 
 
-def _last_line(log: Path) -> str:
+def last_line(log: Path) -> str:
+    """What a process said last, without our name before it."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - 8192))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]

@@ -1,0 +1,81 @@
+"""The pictures of README.md and the documentation, from what `make demo` made: `make pictures`.
+
+Figures are written by the commands that stand beside them in the text; pages are photographed in a real browser.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from chromium import CHROMIUM, DRIVER, open_chromium, problems  # noqa: E402 - after the path
+from PIL import Image  # noqa: E402
+
+from cramerl.cli import main  # noqa: E402
+
+MOST_BYTES = 300_000
+
+
+def photograph(browser, page: Path, out: Path, *, height: int, at: str = "") -> None:
+    """A page as it opens, 1280 pixels wide, from the top of the element ``at`` on."""
+    size = {"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+    light = {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", light)
+    browser.get(page.resolve().as_uri())
+    if at:
+        browser.execute_script("document.querySelector(arguments[0]).scrollIntoView(); scrollBy(0, -12)", at)
+    browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+    complaints = problems(browser)
+    if complaints:
+        sys.exit(f"{page} does not load as it should: {complaints[0]}")
+    browser.save_screenshot(str(out))
+    shrink(out)
+
+
+def shrink(picture: Path) -> None:
+    """Few colours: pages and figures have no more, and the repository stays small."""
+    with Image.open(picture) as image:
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(picture, optimize=True)
+    if picture.stat().st_size > MOST_BYTES:
+        sys.exit(f"{picture} must have at most {MOST_BYTES:,} bytes, it has {picture.stat().st_size:,}")
+
+
+def run(*arguments: object) -> None:
+    """A cramerl command, or the end."""
+    if main([str(argument) for argument in arguments]):
+        sys.exit(f"failed: cramerl {' '.join(map(str, arguments))}")
+
+
+def make(demo: Path, out: Path) -> None:
+    """Every picture, into ``out``."""
+    pair = [demo / "runs" / agent for agent in ("s51", "c51")]
+    missing = [path for path in (demo / "demo.png", demo / "report" / "report.html", *pair) if not path.exists()]
+    if missing:
+        sys.exit(f"DEMO must be a folder that make demo made, {demo} has no {missing[0].relative_to(demo)}")
+    if CHROMIUM is None or DRIVER is None:
+        sys.exit("there is no Chromium here: make browser installs it")
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("demo.png", "evaluation.png"):
+        shutil.copy(demo / name, out / name)
+        shrink(out / name)
+    found = ["--seed", 1, "--find", "compensation"]
+    figure = out / "watch-figure.png"
+    run("watch", *pair, *found, "--picture", "found", "--picture-out", figure, "--out", demo / "watch.html")
+    shrink(figure)
+    with tempfile.TemporaryDirectory() as profile, open_chromium(Path(profile)) as browser:
+        photograph(browser, demo / "watch.html", out / "watch.png", height=980)
+        photograph(browser, demo / "report" / "report.html", out / "report.png", height=800, at="#study-0-laws")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("demo", type=Path, metavar="DEMO", help="the folder that make demo made")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="folder (default: docs/images)")
+    options = parser.parse_args()
+    make(options.demo, options.out)

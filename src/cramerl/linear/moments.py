@@ -1,0 +1,225 @@
+r"""Sums over transitions, by reward: all that the fixed point needs to know of a process or of data.
+
+:math:`M_r` is piecewise linear in r with kinks at :math:`z_i - \gamma z_j`. So rewards between two kinks can be
+shared between them exactly, and any number of distinct rewards becomes at most :math:`K^2 + 1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cramerl.linear.operators import Floats
+from cramerl.projections import project
+from cramerl.supports import Support
+
+# Multiplications up to which OpenBLAS keeps a matrix product on one core.
+_UNTHREADED_PRODUCT = 2**18
+# Numbers of gathered rows that stay in cache until they are multiplied.
+_CACHED_NUMBERS = 2**14
+# A group is the pair of a reward and a discount.
+_Key = tuple[float, float]
+
+
+class Moments(NamedTuple):
+    """What a process (or data) says about whitened features, by group of reward and discount.
+
+    Attributes:
+        rewards: (G,) reward of each group.
+        discounts: (G,) discount.
+        crosses: B_g, (G, D, D).
+        inflows: (G, D), the feature-weighted probability of each group.
+        terminal: (D, K), projected law of the rewards that end the return.
+        lstd_matrix: (D, D), sum of discount times B over everything.
+        lstd_vector: (D,), feature-weighted mean reward.
+    """
+
+    rewards: Floats
+    discounts: Floats
+    crosses: Floats
+    inflows: Floats
+    terminal: Floats
+    lstd_matrix: Floats
+    lstd_vector: Floats
+
+
+class MomentCollector:
+    """Adds up moments over chunks of branches or samples, grouped by reward.
+
+    Groups are the distinct rewards while these are few; as soon as they are many, the kinks of M_r.
+    """
+
+    def __init__(self, support: Support, num_features: int):
+        self.support = support
+        self._size = num_features
+        self._groups: dict[_Key, list[Floats]] = {}
+        self._kinks: dict[float, Floats] = {}
+        self._terminal = np.zeros((num_features, support.num_atoms))
+        self._lstd_vector = np.zeros(num_features)
+        self.by_kinks = False
+
+    def add(self, left: Floats, right: Floats, rewards: Floats, discounts: Floats, ends, mass: Floats) -> None:
+        """Add rows: weighted features (n, D), next features (n, D), and what the rows' transitions pay and keep."""
+        self._lstd_vector += left.T @ (rewards * mass)
+        if ends.any():
+            law = project(self.support, rewards[ends, None], mass[ends, None])
+            self._terminal += left[ends].T @ law
+        going = np.flatnonzero(~ends)
+        for discount in np.unique(discounts[going]):
+            rows = going[discounts[going] == discount]
+            self._add_rows(left, right, rewards, mass, rows, float(discount))
+
+    def count_after(self, rewards: Floats, discount: float) -> int:
+        """How many groups (of D x D numbers) there would be after adding these rewards; for one discount only."""
+        values = np.unique(rewards)
+        if not self.by_kinks and len(self._groups) + len(values) <= len(self._kinks_of(discount)):
+            return len(self._groups.keys() | {(float(value), discount) for value in values})
+        return len(self._kink_keys() | self._shared(values, discount))
+
+    def count_merged(self, other: MomentCollector) -> int:
+        """How many groups there would be with those of another collector."""
+        return len(self._merged_keys(other)[0])
+
+    def merge(self, other: MomentCollector) -> None:
+        """Add what another collector, of the same support, has added up; it may end up grouped by kinks itself."""
+        _, by_kinks = self._merged_keys(other)
+        for collector in (self, other):
+            if by_kinks and not collector.by_kinks:
+                collector._switch_to_kinks()
+        for key, sums in other._groups.items():
+            for total, part in zip(self._group(*key), sums, strict=True):
+                total += part
+        self._terminal += other._terminal
+        self._lstd_vector += other._lstd_vector
+
+    def _merged_keys(self, other: MomentCollector) -> tuple[set[_Key], bool]:
+        """The groups of both together, and whether they are kinks."""
+        together = self._groups.keys() | other._groups.keys()
+        most = min((len(self._kinks_of(discount)) for _, discount in together), default=0)
+        if not (self.by_kinks or other.by_kinks) and len(together) <= most:
+            return together, False
+        return self._kink_keys() | other._kink_keys(), True
+
+    def _kink_keys(self) -> set[_Key]:
+        """The groups there are, or those that there would be by kinks."""
+        if self.by_kinks:
+            return set(self._groups)
+        paid: dict[float, list[float]] = {}
+        for reward, discount in self._groups:
+            paid.setdefault(discount, []).append(reward)
+        return set().union(*(self._shared(np.array(rewards), discount) for discount, rewards in paid.items()))
+
+    def _shared(self, rewards: Floats, discount: float) -> set[_Key]:
+        """The kinks between which these rewards are shared."""
+        kinks = self._kinks_of(discount)
+        cells = np.unique(_locate(kinks, rewards)[0])
+        return {(float(kink), discount) for kink in kinks[np.union1d(cells, cells + 1)]}
+
+    def _add_rows(self, left: Floats, right: Floats, rewards: Floats, mass: Floats, rows: Any, discount: float) -> None:
+        """Add the rows of one discount: sorted by group, one product for each group that occurs."""
+        kinks = self._kinks_of(discount)
+        paid = rewards[rows]
+        if not self.by_kinks:
+            values, group = np.unique(paid, return_inverse=True)
+            if len(self._groups) + len(values) <= len(kinks):
+                for g, index in _by_group(group):
+                    self._add_block(left, right, mass, rows[index], [(values[g], None)], discount)
+                return
+            self._switch_to_kinks()
+        cell, share = _locate(kinks, paid)
+        for c, index in _by_group(cell):
+            targets = [(kinks[c], 1.0 - share[index]), (kinks[c + 1], share[index])]
+            self._add_block(left, right, mass, rows[index], targets, discount)
+
+    def _add_block(self, left, right, mass, rows, targets, discount: float) -> None:
+        """Add rows of one group to each of its targets: pairs of a reward and the rows' shares in it (None: all)."""
+        groups = [(self._group(reward, discount), share) for reward, share in targets]
+        size = max(64, _CACHED_NUMBERS // self._size)
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            a, b, weight = left[rows[part]], right[rows[part]], mass[rows[part]]
+            for (cross, inflow), share in groups:
+                scaled = a if share is None else a * share[part, None]
+                add_product(cross, scaled, b)
+                inflow += weight @ scaled
+
+    def _group(self, reward: float, discount: float) -> list[Floats]:
+        key = (float(reward), discount)
+        if key not in self._groups:
+            self._groups[key] = [np.zeros((self._size, self._size)), np.zeros(self._size)]
+        return self._groups[key]
+
+    def _kinks_of(self, discount: float) -> Floats:
+        if discount not in self._kinks:
+            z = self.support.atoms
+            self._kinks[discount] = np.unique(z[:, None] - discount * z)
+        return self._kinks[discount]
+
+    def _switch_to_kinks(self) -> None:
+        """From now on share every reward between its two neighbouring kinks, what was collected included."""
+        old, self._groups, self.by_kinks = self._groups, {}, True
+        for (reward, discount), (cross, inflow) in old.items():
+            kinks = self._kinks_of(discount)
+            cell, share = _locate(kinks, np.array([reward]))
+            for kink, part in ((kinks[cell[0]], 1.0 - share[0]), (kinks[cell[0] + 1], share[0])):
+                group = self._group(float(kink), discount)
+                group[0] += part * cross
+                group[1] += part * inflow
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Groups in one piece: to send thousands of small arrays takes longer than to add them up.
+        crosses, inflows = (np.array([group[i] for group in self._groups.values()]) for i in range(2))
+        return vars(self) | {"_groups": (list(self._groups), crosses, inflows)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        keys, crosses, inflows = state["_groups"]
+        groups = {key: [cross, inflow] for key, cross, inflow in zip(keys, crosses, inflows, strict=True)}
+        vars(self).update(state | {"_groups": groups})
+
+    def moments(self) -> Moments:
+        """What was collected so far."""
+        keys = sorted(self._groups)
+        d = self._size
+        crosses = np.array([self._groups[key][0] for key in keys]).reshape(-1, d, d)
+        inflows = np.array([self._groups[key][1] for key in keys]).reshape(-1, d)
+        rewards, discounts = np.array(keys, dtype=np.float64).reshape(-1, 2).T
+        # Shares of a row sum to one, so the groups hold LSTD's matrix too.
+        lstd_matrix = (discounts @ crosses.reshape(len(keys), d * d)).reshape(d, d)
+        terminal, lstd_vector = self._terminal.copy(), self._lstd_vector.copy()
+        return Moments(rewards, discounts, crosses, inflows, terminal, lstd_matrix, lstd_vector)
+
+
+def _locate(kinks: Floats, rewards: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """The cell between two kinks each reward falls into, and how far up in it; beyond the ends M_r is constant."""
+    inside = np.clip(rewards, kinks[0], kinks[-1])
+    cell = np.clip(np.searchsorted(kinks, inside, side="right") - 1, 0, len(kinks) - 2)
+    return cell, (inside - kinks[cell]) / (kinks[cell + 1] - kinks[cell])
+
+
+def _by_group(labels: Any) -> Iterator[tuple[int, Any]]:
+    """For each label that occurs: the label and its places. 16-bit labels are sorted by radix, in linear time."""
+    small = labels.astype(np.uint16) if labels.max(initial=0) < 2**16 else labels
+    order = np.argsort(small, kind="stable")
+    ordered = labels[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
+    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+        yield int(ordered[start]), order[start:stop]
+
+
+def add_product(total: Floats, left: Floats, right: Floats) -> None:
+    """Add left.T @ right, of tall matrices (n, D), to ``total`` (D, D): in pieces that BLAS keeps on one core.
+
+    OpenBLAS starts its threads above 2^18 multiplications, and for tall matrices these wait for each other longer than
+    they work: on two cores that others use too, 64 and 128 features took 7 times as long.
+    """
+    d = len(total)
+    tile = min(d, 64)
+    size = _UNTHREADED_PRODUCT // tile**2
+    for start in range(0, len(left), size):
+        a, b = left[start : start + size], right[start : start + size]
+        for i in range(0, d, tile):
+            for j in range(0, d, tile):
+                total[i : i + tile, j : j + tile] += a[:, i : i + tile].T @ b[:, j : j + tile]

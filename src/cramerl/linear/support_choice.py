@@ -1,0 +1,61 @@
+"""A support for returns that nobody has seen yet: as far as their means and deviations reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cramerl.linear.moments import add_product
+from cramerl.linear.operators import Floats
+from cramerl.linear.rows import Rows, Source, Totals, few_rows
+from cramerl.supports import Support
+
+
+def choose_support(source: Source, discount: float, num_atoms: int, regularisation: float) -> Support:
+    """An even support over mean return ± 4 standard deviations, both estimated linearly, within what is possible.
+
+    Three passes over the rows: for the means, for the variances around them, and for how far both reach.
+    """
+    size = few_rows(source.num_features)
+    add, low, high = np.add, np.minimum, np.maximum
+    sums = source.total(Totals(_sums_for_means, (add, add, add, add, low, high, low, high), size)).values
+    gram, cross, target, count, smallest, largest, first_last, last_last = sums
+    gram = gram + regularisation * count * np.eye(len(gram))
+    horizon = 1.0 / (1.0 - discount)
+    least, most = horizon * float(smallest), horizon * float(largest)
+    if first_last <= last_last:  # some returns end
+        least, most = min(least, float(smallest)), max(most, float(largest))
+    # Least squares, since a first chunk may have fewer rows than features.
+    mean = np.linalg.lstsq(gram - discount * cross, target, rcond=1e-10)[0]
+
+    def value(features: Floats) -> Floats:
+        return np.clip(features @ mean, least, most)
+
+    def squared_surprise(part: Rows) -> list[Any]:
+        surprise = part.rewards + part.discounts(discount) * value(part.next_features) - value(part.features)
+        return [part.features.T @ surprise**2]
+
+    # Variances obey a Bellman equation too: squared temporal differences, discounted by the square of the discount.
+    (spread,) = source.total(Totals(squared_surprise, (add,), size)).values
+    variance = np.linalg.lstsq(gram - discount**2 * cross, spread, rcond=1e-10)[0]
+
+    def reach(part: Rows) -> list[Any]:
+        v, margin = value(part.features), 4 * np.sqrt(np.clip(part.features @ variance, 0.0, None))
+        return [(v - margin).min(), (v + margin).max()]
+
+    bottom, top = map(float, source.total(Totals(reach, (low, high), size)).values)
+    bottom, top = min(max(bottom, least), float(first_last)), max(min(top, most), float(last_last))
+    if top - bottom <= 1e-9 * max(1.0, abs(bottom)):  # every return is the same
+        bottom, top = bottom - max(1.0, 0.01 * abs(bottom)), top + max(1.0, 0.01 * abs(top))
+    return Support.uniform(bottom, top, num_atoms)
+
+
+def _sums_for_means(part: Rows) -> list[Any]:
+    """Sums for ordinary LSTD, the number of rows, and extremes of all rewards and of those that end the return."""
+    x, r, last = part.features, part.rewards, part.rewards[part.ended]
+    gram, cross = np.zeros((2, x.shape[1], x.shape[1]))
+    add_product(gram, x, x)
+    add_product(cross, x, part.next_features * ~part.ended[:, None])
+    ends = last.min(initial=np.inf), last.max(initial=-np.inf)
+    return [gram, cross, x.T @ r, len(r), r.min(), r.max(), *ends]

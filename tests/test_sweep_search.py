@@ -1,0 +1,141 @@
+"""Search over settings: what is tried follows from what was found, and from nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from cramerl import cli
+from cramerl.study.presets import preset
+from cramerl.study.sweep import make_plan, read_record, write_record
+from cramerl.study.sweep_choice import best_of
+from cramerl.study.sweep_plan import Sweep
+from cramerl.study.sweep_search import Range, Search, suggest
+
+pytest.importorskip("optuna")
+
+SPACE = {"learning_rate": Range(1e-5, 1e-1, whole=False), "n_step": (1, 3, 5)}
+ASKED = Sweep(("dqn",), ("CartPole-v1",), (0, 1), preset="smoke")
+PLACE = ("dqn", "CartPole-v1")
+
+
+def score(rate: float, n_step: int) -> float:
+    """Best at a rate of 1e-3 and three steps."""
+    return 100 - 10 * abs(math.log10(rate) + 3) - 5 * abs(n_step - 3)
+
+
+def train(out: Path, sweep: Sweep) -> None:
+    """Every run that a sweep has not yet, with the score of its settings and a little of its seed."""
+    plan = make_plan(sweep, out, lambda env: False)
+    for cell in plan.cells:
+        if (out / cell.folder).exists():
+            continue
+        config, path = dataclasses.replace(cell.config, steps=1000), out / cell.folder
+        path.mkdir(parents=True)
+        (path / "config.json").write_text(json.dumps(config.to_json()))
+        good = score(config.learning_rate, config.n_step) + config.seed
+        row = {"step": 1000, "frames": 1000, "iteration": 0, "seed": config.seed, "charts/epsilon": 0.1}
+        (path / "metrics.jsonl").write_text(
+            json.dumps(row | {"charts/episodes": 2, "charts/episodic_return": good}) + "\n"
+        )
+    write_record(out, plan, sweep, "cramerl sweep", [], {})
+
+
+def search(out: Path, trials: int = 24, **options) -> Search:
+    return Search(out, SPACE, [PLACE], [0, 1], **({"trials": trials, "batch": 4, "seed": 0} | options))
+
+
+def run(out: Path, trials: int = 24, **options) -> Search:
+    out.mkdir(exist_ok=True)
+    made = search(out, trials, **options)
+    asked = dataclasses.replace(ASKED, changes={"steps": 1000})
+    train(out, made.sweep(asked))
+    while made.ask():
+        train(out, made.sweep(asked))
+    return made
+
+
+def test_it_finds_what_is_best_and_best_of_takes_it(tmp_path):
+    made = run(tmp_path / "found", 40)
+    trials, scores = made.tried[PLACE], [-math.inf if score is None else score for score in made.scores(PLACE)]
+    assert len(trials) == 40
+    assert scores[0] == pytest.approx(score(**rename(trials[0])) + 0.5)
+    # Evenly scattered trials of four decades and three values come to 85 in the mean.
+    assert sum(scores[:10]) / 10 < sum(scores[-10:]) / 10 > 92
+    (choice,) = best_of(tmp_path / "found", ["dqn"], ["CartPole-v1"], [5])
+    best = max(range(40), key=scores.__getitem__)
+    assert choice.settings == trials[best]
+    assert choice.score == scores[best]
+    assert set(read_record(tmp_path / "found")["axes"]) == set(SPACE)
+
+
+def rename(settings: dict[str, float]) -> dict[str, float]:
+    return {"rate": settings["learning_rate"], "n_step": settings["n_step"]}
+
+
+def test_stopped_and_gone_on_with_it_tries_the_same(tmp_path):
+    whole = run(tmp_path / "whole", 12).tried
+    run(tmp_path / "parts", 4)
+    # Asked for and then killed before anything was trained.
+    assert search(tmp_path / "parts", 12).ask()
+    parts = run(tmp_path / "parts", 12)
+    assert parts.tried == whole
+    assert run(tmp_path / "parts", 12).tried == whole
+    assert run(tmp_path / "other", 12, seed=1).tried != whole
+    sentence = "search.json cannot be used: batch was 4, and now is 3; take another folder"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        search(tmp_path / "parts", batch=3)
+
+
+def test_what_fails_is_not_sought():
+    """A trial that failed counts as the worst; later ones stay away from where they fail."""
+    space, history = {"learning_rate": Range(0.0, 1.0, whole=False)}, []
+    assert not space["learning_rate"].log
+    for number in range(30):
+        (settings,) = suggest(space, history, 1, [0, number])
+        rate = settings["learning_rate"]
+        history.append((settings, None if rate > 0.5 else -abs(rate - 0.2)))
+    tried = [settings["learning_rate"] for settings, _ in history]
+    assert sum(rate > 0.5 for rate in tried[-15:]) < sum(rate > 0.5 for rate in tried[:15])
+    assert all(rate == float(f"{rate:.3g}") for rate in tried)
+
+
+def test_settings_go_to_the_agents_that_have_them(tmp_path):
+    space = {"mass_penalty": (1.0, 10.0), "n_step": Range(1, 5, whole=True)}
+    made = Search(tmp_path, space, [("dqn", "pong"), ("s51", "pong")], [0], trials=2, batch=2, seed=0)
+    assert made.ask()
+    assert {place: set(trials[0]) for place, trials in made.tried.items()} == {
+        ("dqn", "pong"): {"n_step"},
+        ("s51", "pong"): {"mass_penalty", "n_step"},
+    }
+    assert all(isinstance(trial["n_step"], int) for trials in made.tried.values() for trial in trials)
+    runs = make_plan(made.sweep(Sweep(("dqn", "s51"), ("pong",), (0,))), tmp_path, lambda env: False)
+    assert 3 <= len(runs.cells) <= 4
+    assert preset(None, "dqn", "pong").n_step == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--trials", "3"], "--trials belongs to --search and would be ignored here: leave it out"),
+        (["--learning-rate", "1e-4..1e-2"], "or a range for --search optuna, got '1e-4..1e-2'"),
+        (
+            ["--search", "optuna"],
+            "--search needs a range such as --learning-rate 1e-5..1e-3, or a setting with several",
+        ),
+        (["--search", "optuna", "--n-step", "5..1"], "n_step must be a range LOW..HIGH with LOW < HIGH, got '5..1'"),
+        (["--search", "optuna", "--n-step", "0..5"], "n_step must be"),
+        (["--search", "optuna", "--steps", "1..5"], "steps must have one value in a sweep, got 1,5"),
+        (["--search", "optuna", "--n-step", "1,2", "--best-of", "x"], "one sweep chooses, another one reports"),
+    ],
+)
+def test_bad_input(words, sentence, tmp_path, capfd):
+    asked = ["--agents", "dqn", "--envs", "CartPole-v1", "--seeds", "0", "--preset", "smoke"]
+    assert cli.main(["sweep", str(tmp_path / "out"), *asked, *words]) == 2
+    assert sentence in capfd.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
