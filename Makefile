@@ -21,10 +21,10 @@ $(VENV)/.ready-%: pyproject.toml constraints.txt
 setup: $(READY)  ## create .venv and install (all targets do this first; a second call does nothing)
 
 test: $(READY)  ## run the test suite
-	$(BIN)/python -m pytest -n auto -m 'not slow and not gpu'
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m 'not slow and not gpu'
 
 test-all: $(READY)  ## run every test, the slow ones and those for an accelerator too
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 browser:  ## a Chromium for the tests of pages, from Debian's packages (without one they are skipped)
 	@command -v chromium > /dev/null && command -v chromedriver > /dev/null \

@@ -52,6 +52,14 @@ def forget(browser: Any) -> None:
         browser.get_log(log)
 
 
+def wait_until_ready(browser: Any) -> None:
+    """Wait for a page to say that it is drawn."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    script = "return document.documentElement.dataset.ready"
+    WebDriverWait(browser, 60).until(lambda _: browser.execute_script(script) == "yes")
+
+
 def problems(browser: Any) -> list[str]:
     """What the page complained about since it was last asked."""
     return [entry["message"] for entry in browser.get_log("browser")]

@@ -64,7 +64,7 @@ def made(tmp_path_factory):
 def page(chromium, made):
     chromium_tools.forget(chromium)
     chromium.get(made[0].as_uri())
-    assert chromium.execute_script("return document.documentElement.dataset.ready") == "yes"
+    chromium_tools.wait_until_ready(chromium)
     yield chromium
     assert chromium_tools.problems(chromium) == []
 

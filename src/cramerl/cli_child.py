@@ -38,18 +38,11 @@ def _copied(words: list[str], folder: Path, url: str, attempt: str) -> int:
 
     Training waits for the copy: what a machine takes with it when it is lost is then one iteration at most.
     """
-    from cramerl.deep import checkpoint
+    from cramerl.study import training
     from cramerl.study.sweep_storage import StoredRun
 
     stored = StoredRun(url, attempt)
-
-    class Copied(checkpoint.CheckpointStore):
-        def save(self, *arguments: Any, **options: Any) -> Path:
-            path = super().save(*arguments, **options)
-            stored.push(folder)
-            return path
-
-    checkpoint.CheckpointStore = Copied  # where training looks it up
+    training.after_checkpoint = stored.push
     status = cli.main(words)
     if folder.is_dir():
         stored.push(folder)

@@ -60,6 +60,9 @@ class Run(NamedTuple):
 
 Report = Callable[[Status], None]
 
+# Called with the folder of the run after each checkpoint; a process that keeps copies of its run sets it (`cli_child`).
+after_checkpoint: Callable[[Path], None] = lambda folder: None  # noqa: E731 - a variable, not a function
+
 
 def train(config: TrainConfig, out: str | Path | None = None, *, report: Report | None = None) -> Run:
     """Train an agent.
@@ -327,12 +330,13 @@ class _Trainer:
         }
         if self.config.checkpoints == "weights":
             self.store.save(info, self._trees.flatten(self.loop.all_params))
-            return
-        row, capacity = self.loop.row, self.loop.schedule.replay_rows
-        live = (max(0, row - capacity), row)
-        self.store.save(
-            info, self._trees.flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity
-        )
+        else:
+            row, capacity = self.loop.row, self.loop.schedule.replay_rows
+            live = (max(0, row - capacity), row)
+            self.store.save(
+                info, self._trees.flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity
+            )
+        after_checkpoint(self.folder.path)
 
     def _describe_weights(self) -> None:
         lanes, arrays = self.config.lane_settings, self._trees.flatten(self.loop.all_params)
