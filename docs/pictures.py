@@ -52,8 +52,16 @@ def run(*arguments: object) -> None:
         sys.exit(f"failed: cramerl {' '.join(map(str, arguments))}")
 
 
+def make_atari(atari: Path, out: Path) -> None:
+    """The picture of an agent that plays Atari, into ``out``."""
+    with tempfile.TemporaryDirectory() as folder, open_chromium(Path(folder) / "profile") as browser:
+        page = Path(folder) / "atari.html"
+        run("watch", atari, "--find", "double-negative", "--out", page)
+        photograph(browser, page, out / "watch-pong.png", height=1000)
+
+
 def make(demo: Path, out: Path) -> None:
-    """Every picture, into ``out``."""
+    """Every picture of the demonstration, into ``out``."""
     pair = [demo / "runs" / agent for agent in ("s51", "c51")]
     missing = [path for path in (demo / "demo.png", demo / "report" / "report.html", *pair) if not path.exists()]
     if missing:
@@ -75,7 +83,18 @@ def make(demo: Path, out: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("demo", type=Path, metavar="DEMO", help="the folder that make demo made")
+    parser.add_argument(
+        "demo",
+        type=Path,
+        metavar="DEMO",
+        nargs="?",
+        default=ROOT / "out" / "demo",
+        help="the folder that make demo made",
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="folder (default: docs/images)")
+    parser.add_argument("--atari", type=Path, metavar="RUN", help="only the picture of this run of Atari, with weights")
     options = parser.parse_args()
-    make(options.demo, options.out)
+    if options.atari:
+        make_atari(options.atari, options.out)
+    else:
+        make(options.demo, options.out)
