@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from cramerl import __version__
+from cramerl import __version__, cli
 
 
 def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -230,6 +231,24 @@ def test_ctrl_c_stops_cleanly(tmp_path):
     assert process.returncode == 130
     assert "stopped" in words
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_library_does_not_change_what_sigterm_means(monkeypatch):
+    """Ray makes another exit of it while it waits."""
+
+    def waiting(options):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        except SystemExit:
+            raise SystemExit(1) from None
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(cli, "_parse", lambda arguments: Namespace(run=waiting))
+    try:
+        assert cli.main([]) == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path):

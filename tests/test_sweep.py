@@ -563,6 +563,7 @@ def test_lanes_that_diverged_are_named_at_the_end(tmp_path, capsys):
     assert _report(Namespace(out=tmp_path, minutes=None), made, State([], {}, [], [], False), _Wishes()) == 0
     assert capsys.readouterr().out == (
         f"1 cell in {tmp_path}: 1 done\ndiverged: {folder}: 1 of 4 lanes: 3 (learning_rate 0.001, seed 1)\n"
+        f"to see them: cramerl report {tmp_path}\n"
     )
 
 

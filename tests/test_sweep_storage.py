@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cramerl.study import sweep_worker
 from cramerl.study.presets import preset
 from cramerl.study.sweep import Job, look_at
 from cramerl.study.sweep_ray import Share, room, share_of
@@ -208,7 +209,7 @@ def test_what_killed_attempts_left_on_a_machine_goes(tmp_path):
     (first / "run" / "replay").write_bytes(b"much")
     with _scratch(str(tmp_path), "third"):
         assert not first.exists()
-    assert [path.name for path in first.parent.iterdir()] == [".lock"]
+    assert not list(first.parent.iterdir())
 
 
 def test_variables_that_runs_depend_on_are_those_of_the_driver(monkeypatch):
@@ -230,3 +231,33 @@ def test_a_place_that_only_this_process_has_is_no_storage(tmp_path):
         Storage("memory://x", tmp_path)
     with pytest.raises(ValueError, match=r"^storage must be a URL that fsspec knows, got 'nope://x': "):
         Storage("nope://x", tmp_path)
+
+
+@pytest.mark.parametrize("url", ["", "s3://", "file://", "file:///", "relative/path", "/"])
+def test_a_url_without_a_folder_is_refused(url, tmp_path):
+    with pytest.raises(ValueError, match="storage must be a URL with a folder, such as s3://bucket/runs"):
+        Storage(url, tmp_path)
+
+
+def test_a_place_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    storage = Storage(f"file://{tmp_path}/file", tmp_path / "out")
+    with pytest.raises(ValueError, match=r"storage must be a place that can be written to, got 'file://.*/file'"):
+        storage.require_writable()
+    storage = Storage(f"file://{tmp_path}/bucket", tmp_path / "out")
+    storage.require_writable()
+    assert not list((tmp_path / "bucket").iterdir())
+
+
+def test_what_killed_attempts_left_goes_whatever_their_node(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep_worker.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(sweep_worker, "_node", lambda: "first")
+    with _scratch("", "alive") as (alive, _):
+        left = alive.parent / "left"
+        left.mkdir()
+        (left / "replay").write_text("gigabytes")
+        monkeypatch.setattr(sweep_worker, "_node", lambda: "second")  # a Ray that was started anew
+        with _scratch("", "next") as (place, _):
+            assert place.is_dir()
+            assert alive.is_dir()
+            assert not left.exists()

@@ -50,6 +50,8 @@ def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
+    except SystemExit:  # Ray's own handler of SIGTERM, which it sets meanwhile
+        raise SystemExit(128 + signal.SIGTERM) from None
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
         if not place:
             raise

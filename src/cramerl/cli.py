@@ -53,12 +53,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without é still gets its table
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up, not past it
+    ended: list[int] = []
+
+    def end(number: int, _: Any) -> None:
+        ended.append(128 + number)
+        sys.exit(ended[0])  # through the clean-up, not past it
+
+    signal.signal(signal.SIGTERM, end)
     options = _parse(arguments)
     try:
         status = options.run(options)
         sys.stdout.flush()
         return status
+    except SystemExit:
+        if ended:  # whatever a library made of it on the way
+            return ended[0]
+        raise
     except BrokenPipeError:
         # Whoever read our output has seen enough; keep Python from complaining about it on the way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -67,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\ncramerl: stopped; nothing was left half-written", file=sys.stderr)
         return 130
     except (OSError, ValueError) as error:
-        print(f"cramerl: {error}", file=sys.stderr)
+        print(" ".join([f"cramerl: {error}", *getattr(error, "__notes__", [])]), file=sys.stderr)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "memory" not in str(error).lower():
             raise
@@ -107,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
-        help="what it does, in a few seconds",
+        help="what it does, in a few seconds (with --train-steps, agents too)",
         description="Back up a signed prediction, recompute the condition numbers of Lemma 1, learn a distribution by "
         "gradient descent on three losses, and evaluate a small process. Prints tables; writes numbers and pictures.",
     )

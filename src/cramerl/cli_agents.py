@@ -286,7 +286,7 @@ def _ending(run: Run, *, done_before: bool) -> Iterator[str]:
     episodes = sum(row["charts/episodes"] for row in rows)
     if episodes:
         mean = sum(row["charts/episodes"] * row["charts/episodic_return"] for row in rows) / episodes
-        yield f"mean return {mean:,.2f} in the last tenth of the log ({episodes:,} episodes)"
+        yield f"mean return {mean:,.2f} in the last tenth of the log ({episodes:,} episodes, with random actions)"
     tested = [row for row in run.rows if "eval/episodic_return" in row]
     if tested:
         mean, episodes = tested[-1]["eval/episodic_return"], tested[-1]["eval/episodes"]

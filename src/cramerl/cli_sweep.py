@@ -166,6 +166,8 @@ def _do(
             sweep = sweep if search is None else search.sweep(sweep)
             plan = _plan(sweep, options.out, kept)
             record = (options.out, plan, sweep, _command(options), chosen)
+            if machines is not None and machines.storage is not None and plan.jobs:
+                machines.storage.require_writable()
             write_record(*record, failed=failed)
             left = plan._replace(jobs=[job for job in plan.jobs if job.folder not in failed])
             state = _execute(options, left, lock, wishes, deadline, machines)
@@ -339,6 +341,8 @@ def _report(options: argparse.Namespace, plan: Plan, state: State, wishes: _Wish
     if state.left:
         over = f"stopped after {options.minutes:g} minutes" if options.minutes is not None else "stopped"
         print(f"{over}; the same command goes on")
+    elif done:
+        print(f"to see them: cramerl report {shlex.quote(str(options.out))}")
     return 1 if state.failed else 0
 
 

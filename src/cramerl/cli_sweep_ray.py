@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,7 @@ def cluster(options: argparse.Namespace) -> Iterator[Cluster | None]:
         return
     from cramerl._ray import connect
 
+    print(f"connecting to {options.ray} ..." if options.ray else "starting Ray ...", file=sys.stderr)
     with connect(options.ray or None) as ray:
         yield Cluster(ray, options)
 

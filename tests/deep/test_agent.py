@@ -314,7 +314,9 @@ def test_folders_that_hold_no_agent(run, exported, tmp_path):
         cramerl.export_agent(run, exported)
     folder = shutil.copytree(run, tmp_path / "run")
     shutil.rmtree(folder / "checkpoints")
-    with pytest.raises(ValueError, match=r"has no checkpoint yet$"):
+    with pytest.raises(
+        ValueError, match=r"has no checkpoint: none has been written yet, or it is in the storage of a sweep"
+    ):
         cramerl.load_agent(folder)
 
 

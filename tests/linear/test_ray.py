@@ -239,6 +239,11 @@ def test_errors_of_workers_are_those_of_one_machine(cluster, log, bad, sentence)
 
 
 def test_errors_in_datasets_are_plain_too(dataset):
+    here = os.getpid()
+    with pytest.raises(ValueError, match=r"^X must be finite, got nan$"):  # on a worker
+        on_ray(
+            DistributionalLSTD(WIDE, 0.9), dataset, feature_function=lambda x: x if os.getpid() == here else x * np.nan
+        )
     with pytest.raises(ValueError, match=r"^reward must name columns of the dataset, got 'cost'"):
         on_ray(DistributionalLSTD(WIDE, 0.9), dataset, reward="cost")
     with pytest.raises(ValueError, match=r"^data must hold at least one transition, got a dataset with none"):

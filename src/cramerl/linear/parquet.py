@@ -95,6 +95,8 @@ class Layout(NamedTuple):
 
 def parquet_files(path: Paths) -> list[str]:
     """Files by name: of paths, folders (all ``*.parquet`` below), patterns and URLs that fsspec knows."""
+    if not isinstance(path, (str, Path, Sequence)):
+        raise _no_parquet(f"{path!r}")
     files: list[str] = []
     for entry in [path] if isinstance(path, (str, Path)) else path:
         files += _files_at_url(entry) if isinstance(entry, str) and "://" in entry else _files_here(str(entry))

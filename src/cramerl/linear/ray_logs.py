@@ -190,6 +190,8 @@ class ClusterDataset:
         whole, number = copy.deepcopy(sums), 0
         with _plain_errors(self._ray), _in_order(self._dataset):
             for row in parts.iter_rows():
+                if row["problem"]:
+                    raise ValueError(row["problem"])
                 whole.merge(pickle.loads(row["sums"]))
                 number += 1
                 self._report(f"pass {self._passes}: {number} batches added up")
@@ -263,12 +265,19 @@ def _one_chunk(layout: Layout, table: Any) -> Chunk:
 
 
 def _batch_sums(table: Any, empty: Sums, layout: Layout, num_features: int) -> Any:
-    """The sums over a batch, as a table of one row: that is what batches become."""
+    """The sums over a batch, as a table of one row: that is what batches become.
+
+    What is wrong with the rows is in it too: of an error that is raised, Ray Data gives back a report and no cause.
+    """
     import pyarrow
 
     cloudpickle = importlib.import_module("ray.cloudpickle")  # functions within functions travel too
-    sums = make_rows(*_one_chunk(layout, table), num_features).total(copy.deepcopy(empty))
-    return pyarrow.table({"sums": pyarrow.array([cloudpickle.dumps(sums)], type=pyarrow.large_binary())})
+    data, problem = b"", ""
+    try:
+        data = cloudpickle.dumps(make_rows(*_one_chunk(layout, table), num_features).total(copy.deepcopy(empty)))
+    except ValueError as error:
+        problem = str(error)
+    return pyarrow.table({"sums": pyarrow.array([data], type=pyarrow.large_binary()), "problem": [problem]})
 
 
 @contextmanager

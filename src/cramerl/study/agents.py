@@ -95,7 +95,10 @@ def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np
         raise ValueError(f"lane must be one of {named_lanes(lanes)} in {path}, got {lane!r}")
     saved = CheckpointStore(folder.path / "checkpoints").latest()
     if saved is None:
-        raise ValueError(f"{path} has no checkpoint yet")
+        raise ValueError(
+            f"{path} has no checkpoint: none has been written yet, or it is in "
+            "the storage of a sweep on Ray (cramerl sweep ... --pull all brings it)"
+        )
     lost = saved.info.get("lost", ())
     if lane in lost:
         left = named_lanes(lanes, [number for number in range(len(lanes)) if number not in lost])

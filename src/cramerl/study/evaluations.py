@@ -168,7 +168,16 @@ def evaluate_log(
         report("starting Ray ..." if not cluster else f"connecting to {cluster} ...")
         rows = ray_rows(path, layout, address=cluster or None, report=report)
     with rows as source:
-        model.fit_source(source)
+        try:
+            model.fit_source(source)
+        except ValueError as error:
+            if bias and "linearly independent" in str(error):
+                named = columns.state if isinstance(columns.state, str) else ",".join(columns.state)
+                raise ValueError(
+                    f"--state must name columns that are linearly independent of each other and of the constant that "
+                    f"is added to them, got {named}; --no-bias adds none"
+                ) from error
+            raise
         report("")
         return LogEvaluation(model, columns, source.head.features)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -110,7 +111,12 @@ def to_text(sections: Sequence[Section], width: int) -> str:
     lines: list[str] = []
     for one in sections:
         notes = [*one.notes, *(f"{_LAWS}: {words}" for words in one.laws.sentences)]
-        lines += [one.summary.title, *_grid(one, width), *(f"note: {note}" for note in notes), ""]
+        lines += [
+            one.summary.title,
+            *_grid(one, width),
+            *(line for note in notes for line in textwrap.wrap(f"note: {note}", max(width, 32))),
+            "",
+        ]
     return "\n".join(lines).rstrip("\n")
 
 

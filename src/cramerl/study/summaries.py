@@ -18,6 +18,7 @@ from cramerl.study.statistics import normalise
 Array = NDArray[np.float64]
 # Settings whose values are tried out: tables take the best, figures show all.
 SWEPT = ("learning_rate", "mass_penalty", "mass_penalty_scale", "normalisation")
+_FEW_SEEDS = 5  # below it a bootstrap has hardly anything to draw from
 
 
 class Series(NamedTuple):
@@ -251,6 +252,10 @@ def _summary(curves: list[Curve], title: str, share: float, mixed: bool) -> Summ
     single = sum(len(cell.scores) == 1 for cell in points)
     if single:
         notes.append(f"One seed: no interval. That is so for {single} of {len(points)} combinations of agent and game.")
+    if any(1 < len(cell.scores) < _FEW_SEEDS for cell in points):
+        notes.append(
+            f"Fewer than {_FEW_SEEDS} seeds: bootstrap intervals of so few are too narrow, and show less than it seems."
+        )
     series = sorted({cell.series for cell in points}, key=lambda one: (_place(one.agent), one.variant))
     games = [env for env in games if any(cell.env == env for cell in points)]
     return Summary(study, title, family, share, mixed, games, series, cells, points, lost, steps, protocols, notes)

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -172,9 +173,20 @@ class Storage:
     """
 
     def __init__(self, url: str, out: Path, *, checkpoints: bool = False):
+        _require_place(url)
         self.url, self._out, self._checkpoints = url.rstrip("/"), out, checkpoints
         self._fs, self._root = open_storage(self.url)
         self._runs: dict[str, StoredRun] = {}
+
+    def require_writable(self) -> None:
+        """Refuse a place that nothing can be written to, before runs find that out one by one."""
+        try:
+            self._fs.makedirs(self._root, exist_ok=True)
+            probe = f"{self._root}/.probe-{uuid.uuid4().hex}"
+            self._fs.pipe_file(probe, b"cramerl")
+            self._fs.rm_file(probe)
+        except Exception as error:  # every storage has errors of its own
+            raise ValueError(f"storage must be a place that can be written to, got {self.url!r}: {error}") from error
 
     def run(self, folder: str) -> StoredRun:
         """The copy of a cell."""
@@ -205,6 +217,16 @@ class Storage:
             self.fetch(folder)
 
 
+def _require_place(url: str) -> None:
+    """Refuse what fsspec would take for a folder of this machine, or of whichever machine is asked."""
+    protocol, mark, path = url.partition("://")
+    if not (protocol and path.strip("/") if mark else os.path.isabs(url) and url.strip("/")):
+        raise ValueError(
+            f"storage must be a URL with a folder, such as s3://bucket/runs or file:///shared/runs, or an absolute "
+            f"path, got {url!r}"
+        )
+
+
 def open_storage(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it."""
     try:
@@ -224,7 +246,7 @@ def _patiently(act: Callable[[], Any]) -> Any:
     for pause in _PAUSES:
         try:
             return act()
-        except (FileNotFoundError, PermissionError):
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
             raise
         except OSError:
             time.sleep(pause)

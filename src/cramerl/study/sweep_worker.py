@@ -192,15 +192,23 @@ def _wait_for(folder: Path) -> None:
 
 @contextmanager
 def _scratch(root: str, attempt: str) -> Iterator[tuple[Path, int]]:
-    """A folder of this machine for one attempt, and its lock; what attempts that were killed left goes."""
-    base = (Path(root) if root else Path(tempfile.gettempdir()) / f"cramerl-{os.getuid()}") / _node()
-    base.mkdir(parents=True, exist_ok=True)
+    """A folder of this machine for one attempt, and its lock; what attempts that were killed left goes.
+
+    Those of other nodes too where the folder is this machine's own: a Ray that is started anew is another node.
+    """
+    place = Path(root) if root else Path(tempfile.gettempdir()) / f"cramerl-{os.getuid()}"
+    base = place / _node()
+    place.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        with (base / ".lock").open("w") as guard:
+        with (place / ".lock").open("w") as guard:
             fcntl.flock(guard, fcntl.LOCK_EX)  # nobody clears away what another has just made
-            for left in (path for path in base.iterdir() if path.is_dir()):
-                with suppress(ValueError), locked(left):  # held as long as its worker or its child lives
+            for left in [path for path in (base if root else place).glob("*" if root else "*/*") if path.is_dir()]:
+                with suppress(ValueError, OSError), locked(left):  # held as long as its worker or its child lives
                     shutil.rmtree(left, ignore_errors=True)
+            for node in [] if root else [path for path in place.iterdir() if path.is_dir()]:
+                with suppress(OSError):  # in use
+                    node.rmdir()
+            base.mkdir(exist_ok=True)
             lock = stack.enter_context(locked(base / attempt))
         try:
             yield base / attempt, lock
