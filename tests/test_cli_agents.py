@@ -153,6 +153,7 @@ def test_a_loss_that_is_not_finite(tmp_path):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
     rates = ["--learning-rates", "1e-3,1e30", "--checkpoints", "weights"]
     result = run("train", "dqn", "CartPole-v1", *TINY, *rates, "--out", "run", cwd=tmp_path)

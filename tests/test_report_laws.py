@@ -158,7 +158,7 @@ def test_runs_without_weights_get_one_sentence(tmp_path):
     assert status == 0
     words = "There are no pictures, for the runs kept no weights to play with: of their distributions the records"
     for text in (said, (tmp_path / "out" / "report.html").read_text(), (tmp_path / "out" / "tables.md").read_text()):
-        assert text.count(words) == 1
+        assert " ".join(text.split()).count(words) == 1
     status, _, err = run("report", tmp_path / "runs", "--out", tmp_path / "out", "--distributions")
     assert status == 2
     assert "--distributions needs runs that kept their weights" in err
@@ -192,10 +192,10 @@ def test_a_run_that_cannot_play_gets_a_sentence(trained, tmp_path, spoil, words)
     status, said, err = run("report", tmp_path / "runs", "--out", tmp_path / "out")
     assert (status, err) == (0, "")
     page = (tmp_path / "out" / "report.html").read_text()
-    for text in (said, page):
-        (found,) = re.findall(r"No picture of s51 on [^\n<]*", text)
-        assert words in found
-        assert str(tmp_path) not in found
+    (found,) = re.findall(r"No picture of s51 on [^\n<]*", page)
+    assert words in found
+    assert str(tmp_path) not in found
+    assert found in " ".join(said.split())
     assert "Learning curves" in page
 
 

@@ -250,7 +250,7 @@ class Worker:
 KILLED = -signal.SIGKILL
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, slow("breakout")])
+@pytest.mark.parametrize("name", ["cartpole", "pong", slow("gymnasium"), slow("breakout")])
 def test_killed_twice_and_resumed(name, whole, cache, tmp_path):
     config, run, moments = settings(name), tmp_path / "run", random.Random(name)
     reference = whole(name)
@@ -372,7 +372,7 @@ def test_paused_at_lines_of_the_log(name, whole, tmp_path):
     assert_same(run, whole(name))
 
 
-@pytest.mark.parametrize("name", ["gymnasium on the host", "pong on the host", slow("pong"), slow("gymnasium")])
+@pytest.mark.parametrize("name", ["gymnasium on the host", slow("pong on the host"), slow("pong"), slow("gymnasium")])
 def test_paused_between_lines_of_the_log(name, whole, tmp_path):
     """Twice in an iteration, and then past a checkpoint: its replay is that of the run, not that of the pause."""
     run = tmp_path / "run"
@@ -434,6 +434,7 @@ def test_a_replay_shorter_than_an_iteration_goes_back_to_its_start(tmp_path):
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_lanes_go_on_together(whole, tmp_path):
     paused = train(settings("lanes"), tmp_path / "run", pressing_ctrl_c_at(2 * ITERATION + LOG))
     assert not paused.finished
