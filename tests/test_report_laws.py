@@ -1,5 +1,6 @@
 """Pictures of distributions in `cramerl report`: what is played and drawn, and a sentence where nothing is."""
 
+import html
 import io
 import json
 import re
@@ -195,7 +196,7 @@ def test_a_run_that_cannot_play_gets_a_sentence(trained, tmp_path, spoil, words)
     (found,) = re.findall(r"No picture of s51 on [^\n<]*", page)
     assert words in found
     assert str(tmp_path) not in found
-    assert found in " ".join(said.split())
+    assert html.unescape(found) in " ".join(said.split())
     assert "Learning curves" in page
 
 
