@@ -588,6 +588,7 @@ def metrics(out: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in out.glob("*/*/metrics.jsonl")}
 
 
+@pytest.mark.slow
 def test_again_longer_with_another_seed_and_a_cell_that_fails(sweep_command, tmp_path, capfd):
     out = tmp_path / "my sweep"
     words = [out, "--agents", "dqn", "--envs", "CartPole-v1", *TINY[:-2], "--jobs", "2"]
