@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 from lenient import lenient
 
+from cramerl import cli
 from cramerl._arrays import host_values
 
 mpl.use("Agg")
@@ -84,12 +86,32 @@ def lenient_jax() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Compiled programs on the disk: a run compiles nothing that another has compiled, in this process or its own."""
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Compiled programs on the disk: children compile nothing that another has compiled."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
     folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def sweep_command() -> Iterator[Callable[..., int]]:
+    """`cramerl sweep` in this process, with real children."""
+    before = getattr(jax.config, "jax_platforms"), signal.getsignal(signal.SIGTERM)  # noqa: B009 - pyright knows it not
+    with lenient():
+        yield lambda *words: cli.main(["sweep", *map(str, words)])
+    jax.config.update("jax_platforms", before[0])
+    signal.signal(signal.SIGTERM, before[1])
+
+
+@pytest.fixture(scope="module")
+def cache(compiled: Path) -> Iterator[Path]:
+    """The same for this process."""
+    folder = compiled
     names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     before = {name: getattr(jax.config, name) for name in names}
     for name, value in zip(names, (str(folder), 0.0), strict=True):

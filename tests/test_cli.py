@@ -96,6 +96,33 @@ def test_a_log_of_lists_and_its_mass(tmp_path):
     assert "returns end where 'terminated' says so" in result.stdout, result.stderr
 
 
+def test_columns_that_depend_on_the_constant_that_is_added(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(
+        pa.table({"a": [0.0, 1.0] * 50, "b": [1.0, 0.0] * 50, "reward": [1.0] * 100}), tmp_path / "log.parquet"
+    )
+    words = [
+        "--data",
+        str(tmp_path / "log.parquet"),
+        "--state",
+        "a,b",
+        "--next-state",
+        "a,b",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    result = run("evaluate", *words, "--v-min", "0", "--v-max", "100")
+    assert result.returncode == 2
+    assert result.stderr.startswith(
+        "cramerl: --state must name columns that are linearly independent of each other and of"
+    )
+    assert result.stderr.endswith("got a,b; --no-bias adds none\n")
+    assert not (tmp_path / "o").exists()
+    assert run("evaluate", *words, "--v-min", "0", "--v-max", "100", "--no-bias").returncode == 0
+
+
 def test_evaluate_a_log(tmp_path):
     import numpy as np
     import pyarrow as pa

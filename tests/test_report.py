@@ -507,6 +507,13 @@ def test_settings_of_later_versions_do_not_matter(tmp_path):
     assert len(make_report([run], tmp_path / "out")) == 1
 
 
+def test_intervals_of_few_seeds_are_doubted(tmp_path):
+    for lanes, doubted in ((1, False), (2, True), (5, False)):
+        write_run(tmp_path / f"runs{lanes}" / "a", "dqn", lanes=lanes)
+        (section,) = make_report([tmp_path / f"runs{lanes}"], tmp_path / f"out{lanes}")
+        assert any("Fewer than 5 seeds" in note for note in section.notes) == doubted
+
+
 def test_the_terminal_gets_lines_that_fit(study, tmp_path):
     sections = make_report([study / "main"], tmp_path / "out")
     for width in (40, 200):

@@ -13,9 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-import jax
 import pytest
-from lenient import lenient
 
 from cramerl import cli
 from cramerl.study.config import ONLY_FOR, TrainConfig
@@ -565,19 +563,6 @@ def test_lanes_that_diverged_are_named_at_the_end(tmp_path, capsys):
         f"1 cell in {tmp_path}: 1 done\ndiverged: {folder}: 1 of 4 lanes: 3 (learning_rate 0.001, seed 1)\n"
         f"to see them: cramerl report {tmp_path}\n"
     )
-
-
-@pytest.fixture(scope="module")
-def sweep_command(cache):
-    """`cramerl sweep` in this process, with real children that share compiled programs."""
-    platforms = "jax_platforms"
-    before = getattr(jax.config, platforms), signal.getsignal(signal.SIGTERM)
-    with pytest.MonkeyPatch.context() as patch, lenient():
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        yield lambda *words: cli.main(["sweep", *map(str, words)])
-    jax.config.update(platforms, before[0])
-    signal.signal(signal.SIGTERM, before[1])
 
 
 HOST = ["--agents", "s51", "--envs", "gym:CartPole-v1", *TINY, "--steps", "4e3", "--iteration-steps", "2000"]

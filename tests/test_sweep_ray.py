@@ -13,11 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import jax
 import pytest
-from lenient import lenient
 
-from cramerl import cli
 from cramerl._ray import connect
 from cramerl.study.sweep import Job, survey
 from cramerl.study.sweep_ray import RayJobs, Share
@@ -35,23 +32,10 @@ ENOUGH = 240.0  # seconds, on a machine that is busy with other things
 
 
 @pytest.fixture(scope="module")
-def sweep(cache):
-    """`cramerl sweep` in this process, with real children that share compiled programs."""
-    platforms = "jax_platforms"
-    before = getattr(jax.config, platforms), signal.getsignal(signal.SIGTERM)
-    with pytest.MonkeyPatch.context() as patch, lenient():
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        yield lambda *words: cli.main(["sweep", *map(str, words)])
-    jax.config.update(platforms, before[0])
-    signal.signal(signal.SIGTERM, before[1])
-
-
-@pytest.fixture(scope="module")
-def whole(sweep, tmp_path_factory):
+def whole(sweep_command, tmp_path_factory):
     """The same sweep by processes of this machine, without any mishap."""
     out = tmp_path_factory.mktemp("whole")
-    assert sweep(out, *RUNS, "--seeds", "0-1") == 0
+    assert sweep_command(out, *RUNS, "--seeds", "0-1") == 0
     return records(out)
 
 
@@ -150,11 +134,11 @@ def lose_machine(out: Path, folder: str) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_lost_worker_and_a_lost_machine(sweep, whole, machines, tmp_path, capfd):
+def test_a_lost_worker_and_a_lost_machine(sweep_command, whole, machines, tmp_path, capfd):
     out = tmp_path / "out"
     with ThreadPoolExecutor() as pool:
         harm = [pool.submit(lose_worker, out, CELLS[0]), pool.submit(lose_machine, out, CELLS[1])]
-        status = sweep(out, *RUNS, "--seeds", "0-1", "--ray", machines.address)
+        status = sweep_command(out, *RUNS, "--seeds", "0-1", "--ray", machines.address)
         for one in harm:
             one.result()
     machines.add()
@@ -218,7 +202,9 @@ def lose_scratch(bucket: Path, scratch: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(sweep, whole, machines, tmp_path, capfd):
+def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(
+    sweep_command, whole, machines, tmp_path, capfd
+):
     out, bucket, scratch = tmp_path / "out", tmp_path / "bucket", tmp_path / "scratch"
     words = [out, *RUNS, "--seeds", "0", "--ray", machines.address, "--storage", f"file://{bucket}"]
     words += ["--scratch", scratch]
@@ -240,7 +226,7 @@ def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(sweep, 
 
     with ThreadPoolExecutor() as pool:
         harm = pool.submit(lose_scratch, bucket, scratch)
-        assert sweep(*words, "--pull", "all") == 0
+        assert sweep_command(*words, "--pull", "all") == 0
         harm.result()
     assert f"lost {CELLS[0]}: its worker on " in capfd.readouterr().err
     assert records(out) == {name: data for name, data in whole.items() if name.startswith("dqn__seed-0")}
@@ -263,9 +249,9 @@ def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(sweep, 
         (["--ray", "nowhere"], "a Ray cluster's address must be host:port of its head"),
     ],
 )
-def test_bad_input(words, sentence, sweep, tmp_path, capfd):
+def test_bad_input(words, sentence, sweep_command, tmp_path, capfd):
     try:
-        status = sweep(tmp_path / "out", *RUNS, "--seeds", "0", *words)
+        status = sweep_command(tmp_path / "out", *RUNS, "--seeds", "0", *words)
     except SystemExit as end:
         status = end.code
     said = capfd.readouterr()
@@ -274,9 +260,9 @@ def test_bad_input(words, sentence, sweep, tmp_path, capfd):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_ray_the_command_says_how_to_install_it(sweep, tmp_path, capfd, monkeypatch):
+def test_without_ray_the_command_says_how_to_install_it(sweep_command, tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert sweep(tmp_path / "out", *RUNS, "--seeds", "0", "--ray") == 2
+    assert sweep_command(tmp_path / "out", *RUNS, "--seeds", "0", "--ray") == 2
     assert "pip install 'cramerl[ray]'" in capfd.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.iterdir())
 

@@ -6,6 +6,7 @@ import http.server
 import json
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,7 +45,7 @@ class Page:
         self.browser = browser
         chromium_tools.forget(browser)
         browser.get((path if isinstance(path, str) else path.as_uri()) + hash_)
-        self.wait(lambda: self.run("return document.documentElement.dataset.ready") == "yes")
+        chromium_tools.wait_until_ready(browser)
 
     def run(self, script, *arguments):
         return self.browser.execute_script(script, *arguments)
@@ -397,15 +398,27 @@ class StubPlayer:
         pass
 
 
-def test_live_play_goes_on_while_it_is_looked_at(chromium, monkeypatch):
+@contextmanager
+def live_page(chromium, monkeypatch, fps):
+    """Live play of an agent that is none, as its reader sees it."""
+
     def assemble(player, moments, tape):
         return dataclasses.replace(make_recording(len(moments)), tape=tape)
 
     monkeypatch.setattr(serving, "assemble", assemble)
     with serving.LiveServer(0) as server:
-        server.live = serving.Live(StubPlayer(), fps=60)
+        server.live = serving.Live(StubPlayer(), fps=fps)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        shown = Page(chromium, server.address)
+        try:
+            yield Page(chromium, server.address), server
+        finally:
+            chromium.get("about:blank")
+            server.shutdown()
+            server.live.close()
+
+
+def test_live_play_goes_on_while_it_is_looked_at(chromium, monkeypatch):
+    with live_page(chromium, monkeypatch, fps=60) as (shown, server):
         shown.wait(lambda: shown.step > 30)
         shown.press(Keys.HOME)  # looking back stops following
         first = shown.run("return player.store.first")
@@ -416,20 +429,10 @@ def test_live_play_goes_on_while_it_is_looked_at(chromium, monkeypatch):
         shown.wait(lambda: shown.run("return player.store.steps") > length)  # what is new still arrives
         assert {url.rpartition("/")[0] for url in shown.requests()} == {server.address.rstrip("/")}
         assert shown.problems() == []
-        chromium.get("about:blank")
-        server.shutdown()
-        server.live.close()
 
 
 def test_live_play_keeps_up_with_a_fast_agent(chromium, monkeypatch):
-    def assemble(player, moments, tape):
-        return dataclasses.replace(make_recording(len(moments)), tape=tape)
-
-    monkeypatch.setattr(serving, "assemble", assemble)
-    with serving.LiveServer(0) as server:
-        server.live = serving.Live(StubPlayer(), fps=50)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        shown = Page(chromium, server.address)
+    with live_page(chromium, monkeypatch, fps=50) as (shown, _):
         assert shown.run("return document.getElementById('speed').value") == "50"
         shown.wait(lambda: shown.step > 150)
         assert shown.run("return player.store.last - player.step") < 150
@@ -437,9 +440,6 @@ def test_live_play_keeps_up_with_a_fast_agent(chromium, monkeypatch):
         assert shown.run("return player.rate()") == 75
         shown.run("player.speed = 10")
         assert shown.run("return player.rate()") == 10
-        chromium.get("about:blank")
-        server.shutdown()
-        server.live.close()
 
 
 def test_a_page_that_was_cut_says_so(chromium, recorded, tmp_path):

@@ -19,6 +19,10 @@ from cramerl.supports import Support
 MOST_NUMBERS = 125_000_000
 
 
+class DependentColumnsError(ValueError):
+    """Features that are linearly dependent under the data."""
+
+
 class SupportReport(NamedTuple):
     """What the support cuts off.
 
@@ -174,7 +178,7 @@ def data_whitening(data: Data, regularisation: float) -> Whitening:
     values, vectors = np.linalg.eigh(gram / np.outer(scale, scale))
     rank = int((values > 1e-13 * values[-1]).sum())
     if rank < len(values):
-        raise ValueError(
+        raise DependentColumnsError(
             f"X must have linearly independent columns, got rank {rank} of {len(values)}: drop some, or set "
             "regularisation > 0"
         )

@@ -18,6 +18,7 @@ from cramerl.linear.examples import gridworld, queue, random_walk, ring
 from cramerl.linear.logs import ParquetRows
 from cramerl.linear.parquet import Layout, opened, parquet_files
 from cramerl.linear.ray_logs import ray_rows
+from cramerl.linear.samples import DependentColumnsError
 from cramerl.study import plots
 from cramerl.supports import Support
 
@@ -170,14 +171,13 @@ def evaluate_log(
     with rows as source:
         try:
             model.fit_source(source)
-        except ValueError as error:
-            if bias and "linearly independent" in str(error):
-                named = columns.state if isinstance(columns.state, str) else ",".join(columns.state)
-                raise ValueError(
-                    f"--state must name columns that are linearly independent of each other and of the constant that "
-                    f"is added to them, got {named}; --no-bias adds none"
-                ) from error
-            raise
+        except DependentColumnsError as error:
+            named = columns.state if isinstance(columns.state, str) else ",".join(columns.state)
+            constant = " and of the constant that is added to them" if bias else ""
+            hint = "; --no-bias adds none" if bias else ""
+            raise ValueError(
+                f"--state must name columns that are linearly independent of each other{constant}, got {named}{hint}"
+            ) from error
         report("")
         return LogEvaluation(model, columns, source.head.features)
 
