@@ -3,14 +3,15 @@
 # again to go on, with more seeds, games or steps to extend it. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8,
 # see docs/sweeps.md); MINUTES is the time for each sweep.
 #
-#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|atari ...]
+#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|atari ...]
 set -eu
 cd "$(dirname "$0")/.."
-GAMES=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar,Pong-misc
+FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
+GAMES=$FOUR,Pong-misc # whose pictures are nine times as large, and whose runs take about as much longer
 AGENTS=dqn,c51,s51,u51,qr
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} --minutes ${MINUTES:-100000}"
 
-for part in ${*:-rates report penalties variants atari}; do
+for part in ${*:-rates report penalties variants means settings atari}; do
     case $part in
     rates) # which learning rate, with seeds of its own
         cramerl sweep results/minatar-rates --agents $AGENTS --envs $GAMES --seeds 1000-1002 \
@@ -28,11 +29,20 @@ for part in ${*:-rates report penalties variants atari}; do
     variants) # how far U51 can be taken
         cramerl sweep results/minatar-u51 --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
             --seeds 3000-3002 --learning-rates 1e-4,3e-4 --base-law uniform,zero --mean-weight 0,0.1,1 --steps 1e6 $common ;;
+    means) # either Cramér agent with a weight on the mean: rates as for the others, then reported beside them
+        cramerl sweep results/minatar-means --agents s51,u51 --envs $FOUR --seeds 4000-4002 --base-law zero --mean-weight 0.1 \
+            --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 1e6 $common
+        cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds 0-11 --base-law zero --mean-weight 0.1 \
+            --best-of results/minatar-means --beside --steps 2e6 $common ;;
+    settings) # what else U51 gains from: several steps at once, Adam's epsilon, a wider support
+        cramerl sweep results/minatar-settings --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
+            --seeds 5000-5002 --base-law zero --mean-weight 0.1 --learning-rates 1e-4,3e-4 --n-step 1,3 \
+            --optimiser-epsilon 1e-8,3.125e-4 --v-max 10,30 --steps 1e6 $common ;;
     atari) # the paper's figure: ten million frames of each game, two at once so that one is made while the other learns; one
         # iteration, for environments begin anew with each, and 128 of them would do so before an episode of Pong is over
         cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
             --seeds 0 --preset paper --num-envs 128 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 \
             --checkpoints weights --jobs "${ATARI_JOBS:-2}" --minutes "${MINUTES:-100000}" ;;
-    *) echo "parts are rates, report, penalties, variants and atari; got $part" >&2; exit 2 ;;
+    *) echo "parts are rates, report, penalties, variants, means, settings and atari; got $part" >&2; exit 2 ;;
     esac
 done

@@ -114,6 +114,10 @@ CALLS = {
         lambda: cramerl.cramer_loss(S, GOOD, GOOD, 1.0, "half"),  # pyright: ignore[reportArgumentType]
         "mass_penalty_scale must be one of 'orthonormal', 'total', got 'half'",
     ),
+    "loss: mean weight": (
+        lambda: cramerl.cramer_loss(S, GOOD, GOOD, 1.0, mean_weight=-1),
+        "mean_weight must be a finite number >= 0, got -1",
+    ),
     "entropy: shapes": (lambda: cramerl.categorical_cross_entropy(GOOD, WIDE), "target and logits must have last axes"),
     "quantile_huber: levels": (
         lambda: cramerl.quantile_huber(GOOD, GOOD, [0.5]),

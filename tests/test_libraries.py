@@ -50,6 +50,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     ),
     "cramer_loss": (lambda p, q: cramerl.cramer_loss(U, p, q, 10.0), (P, Q)),
     "cramer_loss, total": (lambda p, q: cramerl.cramer_loss(N, p, q, 1, "total"), (P7[0], Q7)),
+    "cramer_loss, mean": (lambda p, q: cramerl.cramer_loss(N, p, q, 1, mean_weight=0.5), (P7, Q7)),
     "categorical_cross_entropy": (cramerl.categorical_cross_entropy, (P7, Q7)),
     "quantile_huber": (cramerl.quantile_huber, (Q7, RNG.normal(size=(4, 5)))),
     "quantile_huber, levels": (lambda y, t, a: cramerl.quantile_huber(y, t, a, 0.5), (Q7, Q7, RNG.random(7))),

@@ -33,6 +33,9 @@ def test_cramer_loss_is_its_definition(pair):
     assert cramer_loss(support, p, q, penalty) == pytest.approx(shape + penalty / len(q) * excess, rel=1e-9, abs=1e-9)
     total = cramer_loss(support, p, q, penalty, mass_penalty_scale="total")
     assert total == pytest.approx(shape + penalty * excess, rel=1e-9, abs=1e-9)
+    means = [support.atoms @ (masses + (1 - masses.sum()) / len(masses)) for masses in (p, q)]
+    weighted = cramer_loss(support, p, q, penalty, mean_weight=0.3) - cramer_loss(support, p, q, penalty)
+    assert weighted == pytest.approx(0.3 * (means[0] - means[1]) ** 2, rel=1e-7, abs=1e-7)
 
 
 @pytest.mark.parametrize("scale", ["orthonormal", "total"])
@@ -44,13 +47,15 @@ def test_cramer_loss_gradient(name, scale, rng, x64):
     p, q = proper(rng, k), rng.normal(size=k)
 
     def loss(prediction):
-        return cramer_loss(support, jax.numpy.asarray(p), prediction, lam, scale)
+        return cramer_loss(support, jax.numpy.asarray(p), prediction, lam, scale, 0.7)
 
     weight = lam / k if scale == "orthonormal" else lam
+    slopes = support.atoms - support.atoms.mean()
     closed = 2 * gram_by_definition(support, 0) @ (q - p) + 2 * weight * (q.sum() - 1)
+    closed += 2 * 0.7 * slopes * (slopes @ (q - p))
     np.testing.assert_allclose(jax.grad(loss)(jax.numpy.asarray(q)), closed, rtol=1e-9, atol=1e-9)
     for i, step in enumerate(np.eye(k)):
-        ahead, behind = (cramer_loss(support, p, q + s * step, lam, scale) for s in (1, -1))
+        ahead, behind = (cramer_loss(support, p, q + s * step, lam, scale, 0.7) for s in (1, -1))
         assert (ahead - behind) / 2 == pytest.approx(closed[i], rel=1e-8, abs=1e-8)
 
 

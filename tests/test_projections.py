@@ -17,7 +17,17 @@ from oracles import (
     vectors,
 )
 
-from cramerl import Support, backup, backup_matrix, cramer_gram, mean, project, project_affine
+from cramerl import (
+    Support,
+    backup,
+    backup_matrix,
+    cramer_gram,
+    cramer_loss,
+    mean,
+    project,
+    project_affine,
+    unit_mass_basis,
+)
 
 # A support, source atoms (inside, outside, on atoms, repeated, unsorted) and signed masses of any total.
 measures = supports().flatmap(
@@ -175,6 +185,27 @@ def test_backup_contracts_by_the_root_of_the_discount(rng):
             MD = D @ backup_matrix(support, reward, discount).T
             before, after = (np.einsum("bi,ij,bj->b", d, gram, d) for d in (D, MD))
             assert (after <= discount * before * (1 + 1e-12)).all()
+
+
+def test_with_a_weight_on_the_mean_backups_contract_while_nothing_is_clipped(rng):
+    """docs/mathematics.md, weighing the mean: both statements."""
+    support = Support(np.arange(-25.0, 26.0))
+    slopes = support.atoms @ unit_mass_basis(support).basis
+    assert slopes @ slopes == pytest.approx(50)
+
+    def size(masses, weight):
+        return cramer_loss(support, masses, np.zeros(51), 0.0, mean_weight=weight)
+
+    D = rng.normal(size=(200, 51)) * rng.integers(0, 2, size=(200, 51))
+    D -= D.mean(axis=-1, keepdims=True)
+    for discount in (0.5, 0.9, 0.99):
+        backed_up = backup(support, rng.uniform(-25, 25, 200) * (1 - discount), discount, D)
+        for weight in (0.0, 0.1, 1.0, 10.0):
+            assert (size(backed_up, weight) <= discount * size(D, weight) * (1 + 1e-9)).all()
+    heights = np.repeat([0.0, 1.0, -1.0, 0.0], [30, 10, 10, 1])  # of the CDF: no mean, until the right half is cut off
+    no_mean = np.diff(heights, prepend=0.0)
+    grown = size(backup(support, 10.0, 0.99, no_mean), 1.0) / size(no_mean, 1.0)
+    assert grown == pytest.approx(5.22775)
 
 
 def affine_cases(rng):

@@ -72,7 +72,7 @@ def put_plan(sweep: Sweep, out: Path, **options):
     made = plan(sweep, out)
     for cell in made.cells:
         put_run(out, cell.folder, cell.config, **options)
-    write_record(out, made, sweep, "cramerl sweep", [], {})
+    write_record(out, made, "cramerl sweep", [], {})
     return made
 
 
@@ -309,18 +309,40 @@ def test_other_settings_are_refused_not_mixed_in(tmp_path):
     (job,) = plan(varied, tmp_path).jobs
     assert job.folder == f"{GAME}/s51__seeds-0-1__batch-size-16"
     put_run(tmp_path, job.folder, plan(varied, tmp_path).cells[-1].config)
-    write_record(tmp_path, plan(varied, tmp_path), varied, "another", [], {})
+    write_record(tmp_path, plan(varied, tmp_path), "another", [], {})
     # Once it is varied, one more value is no contradiction.
     (job,) = plan(asked(changes={"batch_size": 32}), tmp_path).jobs
     assert job.folder == f"{GAME}/s51__seeds-0-1__batch-size-32"
+
+
+def test_other_settings_beside_are_cells_of_their_own(tmp_path):
+    put_plan(asked("s51,u51"), tmp_path)
+    chosen = {("u51", GAME): {"mean_weight": 0.1, "learning_rate": 0.002}}
+    with pytest.raises(
+        ValueError, match=r"and this sweep asks for 0\.\d+: take another folder, or say --beside to have both$"
+    ):
+        plan(asked("u51", chosen=chosen), tmp_path)
+    weighted = asked("u51", chosen=chosen, beside=True)
+    made = plan(weighted, tmp_path)
+    (job,) = made.jobs
+    assert job.folder == f"{GAME}/u51__seeds-0-1__learning-rate-0.002__mean-weight-0.1"
+    put_run(tmp_path, job.folder, made.cells[0].config)
+    choices = [{"agent": "u51", "env": GAME, "from": folder} for folder in ("rates", "weights")]
+    write_record(tmp_path, made, "beside", choices, {})
+    record = read_record(tmp_path)
+    assert record["axes"] == {"learning_rate": [0.001, 0.002], "mean_weight": [0.0, 0.1]}
+    assert record["chosen"] == choices
+    assert [plan(sweep, tmp_path).jobs for sweep in (weighted, asked("s51,u51"))] == [[], []]
+    with pytest.raises(ValueError, match=r"hidden_units = .* take another folder$"):  # a list of numbers is no axis
+        plan(asked("u51", changes={"hidden_units": (3,)}, beside=True), tmp_path)
 
 
 def test_the_record_grows(tmp_path):
     put_plan(asked(), tmp_path)
     second = asked("dqn", "pong", "0", axes={"n_step": (1, 3)})
     made = plan(second, tmp_path)
-    write_record(tmp_path, made, second, "second", [], {"pong/dqn__seed-0__n-step-3": "it broke"})
-    write_record(tmp_path, made, second, "second", [], {"pong/dqn__seed-0__n-step-3": "it broke"})
+    write_record(tmp_path, made, "second", [], {"pong/dqn__seed-0__n-step-3": "it broke"})
+    write_record(tmp_path, made, "second", [], {"pong/dqn__seed-0__n-step-3": "it broke"})
     record = read_record(tmp_path)
     assert record["commands"] == ["cramerl sweep", "second"]
     assert record["axes"] == {"n_step": [1, 3]}
@@ -348,7 +370,7 @@ def rates(out: Path, scores: dict[float, float], agents="s51", **options) -> Swe
     made = plan(sweep, out)
     for cell in made.cells:
         put_run(out, cell.folder, cell.config, score=scores[cell.config.learning_rate] + cell.config.seed)
-    write_record(out, made, sweep, "cramerl sweep", [], **({"failed": {}} | options))
+    write_record(out, made, "cramerl sweep", [], **({"failed": {}} | options))
     return sweep
 
 

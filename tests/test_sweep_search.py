@@ -43,7 +43,7 @@ def train(out: Path, sweep: Sweep) -> None:
         (path / "metrics.jsonl").write_text(
             json.dumps(row | {"charts/episodes": 2, "charts/episodic_return": good}) + "\n"
         )
-    write_record(out, plan, sweep, "cramerl sweep", [], {})
+    write_record(out, plan, "cramerl sweep", [], {})
 
 
 def search(out: Path, trials: int = 24, **options) -> Search:

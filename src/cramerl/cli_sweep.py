@@ -96,6 +96,12 @@ def add_sweep_command(commands: Any) -> None:
         "by the mean over seeds of the return in the last fifth of the steps. Its seeds cannot be used again",
     )
     add(
+        "--beside",
+        action="store_true",
+        help="let cells of the same agent and environment with other settings be there, such as those that another "
+        "--best-of chose: a report shows both. Else they are refused, and settings to be varied are given with commas",
+    )
+    add(
         "--jobs",
         type=integer_from(1, 1024),
         metavar="N",
@@ -165,7 +171,7 @@ def _do(
         while True:
             sweep = sweep if search is None else search.sweep(sweep)
             plan = _plan(sweep, options.out, kept)
-            record = (options.out, plan, sweep, _command(options), chosen)
+            record = (options.out, plan, _command(options), chosen)
             if machines is not None and machines.storage is not None and plan.jobs:
                 machines.storage.require_writable()
             write_record(*record, failed=failed)
@@ -221,7 +227,8 @@ def _asked(options: argparse.Namespace) -> tuple[Sweep, list[Choice]]:
     for name in (*axes, *changes):
         if any(name in settings for settings in chosen.values()):
             raise ValueError(f"{name} is chosen by --best-of {options.best_of}, and cannot be given too")
-    return Sweep(agents, envs, seeds, axes, changes, options.preset, chosen, options.max_lanes), choices
+    fixed = (options.preset, chosen, options.max_lanes)
+    return Sweep(agents, envs, seeds, axes, changes, *fixed, beside=options.beside), choices
 
 
 def _values(name: str, text: str) -> list[Any]:
@@ -314,6 +321,7 @@ def _command(options: argparse.Namespace) -> str:
     for name in ("preset", "best_of", "search", "trials", "batch", "search_seed"):
         if getattr(options, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    words += ["--beside"] * options.beside
     for name, text in setting_texts(options, _LEFT_OUT).items():
         words += [f"--{name.replace('_', '-')}", text]
     return shlex.join(words)

@@ -182,16 +182,21 @@ def unit_mass_basis(support: Support) -> UnitMassBasis:
     return UnitMassBasis(vectors / scales, scales[:, None] * vectors.T)
 
 
-def shape_energy(support: Support, xp: Any, cumulative: Array) -> Array:
+def shape_energy(support: Support, xp: Any, cumulative: Array, mean_weight: Any = 0.0) -> Array:
     """The C_0 part of the distance, from the cumulative sums of the difference: (..., K) -> (...).
 
-    Centring the difference takes i / K of its total from the i-th cumulative sum.
+    Centring the difference takes i / K of its total from the i-th cumulative sum. The mean of what is centred is minus
+    the area under these heights; its square may be given a weight.
     """
     k = support.num_atoms
     inner, total = cumulative[..., :-1], cumulative[..., -1:]
     ramp = xp.arange(1, k, dtype=inner.dtype, device=placement(xp, inner)) / k
     heights = inner - xp.reshape(ramp, (1,) * (inner.ndim - 1) + (k - 1,)) * total
-    return xp.sum(heights * heights * along_last(xp, support.spacings, inner), axis=-1)
+    areas = heights * along_last(xp, support.spacings, inner)
+    energy = xp.sum(heights * areas, axis=-1)
+    if isinstance(mean_weight, float) and mean_weight == 0:
+        return energy
+    return energy + mean_weight * xp.sum(areas, axis=-1) ** 2
 
 
 def _difference(support: Support, xp: Any, **pair: Array) -> Array:

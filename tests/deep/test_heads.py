@@ -561,10 +561,14 @@ def test_u51_base_law_is_where_learning_starts_and_nothing_else(rng, x64):
     np.testing.assert_allclose(targets[0], np.asarray(targets[1]) - shift, atol=1e-10)
 
 
-def test_u51_mean_weight_is_on_the_mean_in_spacings(rng, x64):
-    plain, weighted = make_head("u51"), make_head("u51", mean_weight=0.5)
-    outputs, target = rng.normal(size=(2, 4, 50))
+@pytest.mark.parametrize("name", ["s51", "u51"])
+def test_mean_weight_is_on_the_mean_in_spacings(name, rng, x64):
+    plain, weighted = make_head(name), make_head(name, mean_weight=0.5)
+    outputs, target = rng.normal(size=(2, 4, plain.num_outputs))
     error = (plain.values(outputs) - plain.values(target)) / 0.4
     np.testing.assert_allclose(weighted.loss(outputs, target), plain.loss(outputs, target) + 0.5 * error**2)
+
+
+def test_u51_has_two_base_laws():
     with pytest.raises(ValueError, match="base_law must be one of 'uniform', 'zero', got 'none'"):
         make_head("u51", base_law="none")

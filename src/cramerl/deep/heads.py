@@ -124,12 +124,14 @@ class S51:
     The loss is taken on unit-spaced atoms whatever the support, so that the paper's penalty and step size mean what
     they meant there. ``normalisation`` is where the mass is put right: after the backup (the paper's,
     :math:`y = \Pi M_r q + u`) or before it (:math:`y = M_r(q + (1 - 1^\top q)u)`), which is what converges always.
+    ``mean_weight`` is not the paper's: as in :class:`U51`.
     """
 
     support: Support
     mass_penalty: float = 10.0
     mass_penalty_scale: Literal["orthonormal", "total"] = "orthonormal"
     normalisation: Literal["after", "before"] = "after"
+    mean_weight: float = 0.0
 
     def __post_init__(self) -> None:
         require_choice("mass_penalty_scale", self.mass_penalty_scale, ("orthonormal", "total"))
@@ -157,7 +159,7 @@ class S51:
     def loss(self, outputs: Array, target: Array) -> Array:
         """Eq. 5 of the paper with its constant put right (or ``total``, see ``cramerl.cramer_loss``)."""
         unit = _unit_spaced(self.num_outputs)
-        return cramer_loss(unit, target, outputs, self.mass_penalty, self.mass_penalty_scale)
+        return cramer_loss(unit, target, outputs, self.mass_penalty, self.mass_penalty_scale, self.mean_weight)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ ONLY_FOR = {
     "mass_penalty_scale": ("s51",),
     "normalisation": ("s51",),
     "base_law": ("u51",),
-    "mean_weight": ("u51",),
+    "mean_weight": ("s51", "u51"),
     "dqn_loss": ("dqn",),
     "quantile_threshold": ("qr",),
     "sigma_spacings": ("hl_gauss",),
@@ -146,7 +146,7 @@ class TrainConfig:
         "uniform", "head", "u51: the law that outputs of zero stand for: uniform on the support, or a return of zero"
     )
     mean_weight: float = _setting(
-        0.0, "head", "u51: weight of the squared error of the mean, in spacings, beside the Cramér loss", low=0
+        0.0, "head", "s51, u51: weight of the squared error of the mean, in spacings, beside the Cramér loss", low=0
     )
     dqn_loss: Literal["huber", "squared"] = _setting("huber", "head", "dqn: loss of the temporal difference")
     quantile_threshold: float = _setting(1.0, "head", "qr: threshold of the quantile Huber loss", low=0)

@@ -24,6 +24,7 @@ from cramerl.study.sweep_plan import (
     Cell,
     Identity,
     Sweep,
+    axes_between,
     cells_of,
     identity,
     require_consistent,
@@ -85,13 +86,13 @@ class Plan(NamedTuple):
         jobs: what is left to do, in order.
         done: folders of cells that are finished.
         cells: every cell that is asked for.
-        varied: settings by which runs of one agent in one environment may differ.
+        varied: settings by which runs of one agent in one environment may differ, and values.
     """
 
     jobs: list[Job]
     done: list[str]
     cells: list[Cell]
-    varied: list[str]
+    varied: dict[str, tuple[Any, ...]]
 
 
 def survey(out: Path) -> list[Found]:
@@ -141,7 +142,10 @@ def make_plan(sweep: Sweep, out: Path, is_native: Callable[[str], bool], kept: C
     """
     out, runs = Path(out), wanted_runs(sweep)
     found = [cell._replace(has_checkpoint=cell.has_checkpoint or cell.folder in kept) for cell in survey(out)]
-    varied = [name for name in AXES if name in {*sweep.varied, *read_record(out)["axes"]}]
+    axes = {name: tuple(values) for name, values in read_record(out)["axes"].items()} | sweep.varied
+    if sweep.beside:
+        axes |= axes_between(runs, (cell.config for cell in found))
+    varied = {name: axes[name] for name in AXES if name in axes}
     chosen = {name for settings in sweep.chosen.values() for name in settings}
     require_consistent(runs, {str(out / cell.folder): cell.config for cell in found}, varied, chosen)
     needed, missing = _holders(runs, found)
@@ -211,28 +215,23 @@ def read_record(out: Path) -> dict[str, Any]:
     return read_object(out / RECORD, checked)
 
 
-def write_record(
-    out: Path, plan: Plan, sweep: Sweep, command: str, chosen: list[dict[str, Any]], failed: Mapping[str, str]
-) -> None:
+def write_record(out: Path, plan: Plan, command: str, chosen: list[dict[str, Any]], failed: Mapping[str, str]) -> None:
     """Write ``sweep.json``: commands, axes and choices so far, and every cell with what sets it apart.
 
     Args:
         out: folder of the sweep.
-        plan: its cells.
-        sweep: what was asked for.
+        plan: its cells, and what they may differ in.
         command: the command that asked.
         chosen: settings that were taken from another sweep, and why.
         failed: folders of cells that failed, with a sentence.
     """
     record = read_record(out)
     commands = [*record["commands"], *([] if command in record["commands"] else [command])]
-    axes = {name: [*record["axes"].get(name, [])] for name in plan.varied}
-    for name, values in sweep.varied.items():
-        axes[name] += [value for value in values if value not in axes[name]]
+    axes = {name: [*dict.fromkeys([*record["axes"].get(name, []), *values])] for name, values in plan.varied.items()}
     cells = {cell["folder"]: cell for cell in record["cells"]}
     for cell in plan.cells:
         cells[cell.folder] = _cell_record(cell, plan.varied, failed)
-    choices = {(choice["agent"], choice["env"]): choice for choice in [*record["chosen"], *chosen]}
+    choices = {(choice["agent"], choice["env"], choice["from"]): choice for choice in [*record["chosen"], *chosen]}
     content = {"format": _FORMAT, "command": "; ".join(commands), "commands": commands, "axes": axes}
     content |= {"chosen": list(choices.values()), "cells": [cells[folder] for folder in sorted(cells)]}
     write_json(out / RECORD, content)

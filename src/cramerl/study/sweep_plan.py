@@ -43,6 +43,7 @@ class Sweep:
         chosen: settings of one agent in one environment, such as a learning rate that was chosen for it.
         max_lanes: most lanes in one program.
         variants: settings that a search tries, of one agent in one environment; each is a combination of its own.
+        beside: whether cells of the same agent and environment with other settings may be there.
     """
 
     agents: tuple[str, ...]
@@ -54,6 +55,7 @@ class Sweep:
     chosen: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     max_lanes: int = MOST_LANES
     variants: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    beside: bool = False
 
     @property
     def varied(self) -> dict[str, tuple[Any, ...]]:
@@ -159,9 +161,24 @@ def require_consistent(
         name, place = names[0], list(_DEFAULTS).index(names[0])
         before, now = old[place], run[place]
         way = "take another folder"
-        if name in AXES and name not in chosen and not isinstance(before, tuple):
-            way += f", or vary it: --{_dashed(name)} {_word(before)},{_word(now)}"
+        if name in AXES and not isinstance(before, tuple):
+            vary = f", or vary it: --{_dashed(name)} {_word(before)},{_word(now)}"
+            way += ", or say --beside to have both" if name in chosen else vary
         raise ValueError(f"{folder} was trained with {name} = {before!r}, and this sweep asks for {now!r}: {way}")
+
+
+def axes_between(runs: Iterable[TrainConfig], there: Iterable[TrainConfig]) -> dict[str, tuple[Any, ...]]:
+    """Settings, and values, in which runs differ from those of the same agent and environment that are there."""
+    groups: dict[tuple[str, str], list[TrainConfig]] = {}
+    for run in (*(run for config in there for run in config.single_runs()), *runs):
+        groups.setdefault((run.agent, run.env), []).append(run)
+    found: dict[str, dict[Any, None]] = {}
+    for group in groups.values():
+        for name in (n for n in AXES if concerns(n, group[0].agent) and not isinstance(_DEFAULTS[n], tuple)):
+            values = dict.fromkeys(getattr(run, name) for run in group)
+            if len(values) > 1:
+                found.setdefault(name, {}).update(values)
+    return {name: tuple(values) for name, values in found.items()}
 
 
 def cells_of(
