@@ -52,12 +52,19 @@ def run(*arguments: object) -> None:
         sys.exit(f"failed: cramerl {' '.join(map(str, arguments))}")
 
 
-def make_atari(atari: Path, out: Path) -> None:
-    """The picture of an agent that plays Atari, into ``out``."""
+def make_pong(trained: Path, out: Path) -> None:
+    """The page of an agent that plays Pong, into ``out``."""
     with tempfile.TemporaryDirectory() as folder, open_chromium(Path(folder) / "profile") as browser:
-        page = Path(folder) / "atari.html"
-        run("watch", atari, "--find", "double-negative", "--out", page)
+        page = Path(folder) / "pong.html"
+        run("watch", trained, "--find", "double-negative", "--out", page)
         photograph(browser, page, out / "watch-pong.png", height=1000)
+
+
+def make_asterix(trained: Path, out: Path) -> None:
+    """One moment of an agent that plays Asterix, into ``out``."""
+    figure = out / "watch-asterix.png"
+    run("watch", trained, "--find", "double-negative", "--picture", "found", "--picture-out", figure)
+    shrink(figure)
 
 
 def make(demo: Path, out: Path) -> None:
@@ -92,9 +99,13 @@ if __name__ == "__main__":
         help="the folder that make demo made",
     )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="folder (default: docs/images)")
-    parser.add_argument("--atari", type=Path, metavar="RUN", help="only the picture of this run of Atari, with weights")
+    for game in ("pong", "asterix"):
+        words = f"only the picture of this run of Atari's {game.title()}, with weights"
+        parser.add_argument(f"--{game}", type=Path, metavar="RUN", help=words)
     options = parser.parse_args()
-    if options.atari:
-        make_atari(options.atari, options.out)
-    else:
+    if options.pong:
+        make_pong(options.pong, options.out)
+    if options.asterix:
+        make_asterix(options.asterix, options.out)
+    if not (options.pong or options.asterix):
         make(options.demo, options.out)
