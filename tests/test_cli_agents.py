@@ -13,6 +13,8 @@ from cramerl.study.config import TrainConfig
 from cramerl.study.progress import progress_display
 from cramerl.study.training import Status
 
+pytestmark = pytest.mark.xdist_group("cli_agents")  # what is made once is used by all tests here
+
 TINY = ["--preset", "smoke", "--hidden-units", "8", "--num-atoms", "11", "--steps", "600"]
 
 

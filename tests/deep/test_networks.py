@@ -284,7 +284,7 @@ def test_convolutions_as_patches_are_convolutions(name, shape, dtype, rng):
 
     def outputs_and_gradient(network):
         inputs = network.prepare(seen)
-        return jax.value_and_grad(lambda p: jnp.sum(weights * network.outputs(p, inputs)))(params)
+        return jax.jit(jax.value_and_grad(lambda p: jnp.sum(weights * network.outputs(p, inputs))))(params)
 
     found, expected = outputs_and_gradient(patched), outputs_and_gradient(plain)
     np.testing.assert_allclose(plain.apply(params, seen), patched.outputs(params, patched.prepare(seen)), atol=1e-6)

@@ -35,6 +35,7 @@ from cramerl.study.training import Diverged, Run, Status
 
 # A program that a killed process left half written is compiled anew, with a warning.
 pytestmark = [
+    pytest.mark.xdist_group("resume"),  # runs made once are used by all tests here
     pytest.mark.usefixtures("cache"),
     pytest.mark.filterwarnings("ignore:Error (reading|writing) persistent compilation cache entry"),
 ]
