@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(EXTRAS)
 OUT    ?= out/demo
 TRAIN_STEPS ?= 150000
+# By file, so that what its tests share is made once; in order, so that long ones do not come last.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup test test-all browser demo pictures lint format bench study docs clean
 
@@ -21,10 +23,10 @@ $(VENV)/.ready-%: pyproject.toml constraints.txt
 setup: $(READY)  ## create .venv and install (all targets do this first; a second call does nothing)
 
 test: $(READY)  ## run the test suite
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m 'not slow and not gpu'
+	$(PYTEST) -m 'not slow and not gpu'
 
 test-all: $(READY)  ## run every test, the slow ones and those for an accelerator too
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(PYTEST)
 
 browser:  ## a Chromium for the tests of pages, from Debian's packages (without one they are skipped)
 	@command -v chromium > /dev/null && command -v chromedriver > /dev/null \

@@ -13,8 +13,6 @@ from cramerl.study.config import TrainConfig
 from cramerl.study.progress import progress_display
 from cramerl.study.training import Status
 
-pytestmark = pytest.mark.xdist_group("cli_agents")  # what is made once is used by all tests here
-
 TINY = ["--preset", "smoke", "--hidden-units", "8", "--num-atoms", "11", "--steps", "600"]
 
 
@@ -155,7 +153,6 @@ def test_a_loss_that_is_not_finite(tmp_path):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.slow
 def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
     rates = ["--learning-rates", "1e-3,1e30", "--checkpoints", "weights"]
     result = run("train", "dqn", "CartPole-v1", *TINY, *rates, "--out", "run", cwd=tmp_path)

@@ -84,7 +84,7 @@ def test_acts_on_one_row_as_on_a_batch(case, library):
     row = library.numpy(function(*(library.array(a[1]) for a in arrays)))
     np.testing.assert_allclose(row, whole[1], rtol=1e-12, atol=1e-12)
     if library.name == "jax":
-        mapped = jax.vmap(function)(*map(library.array, arrays))
+        mapped = jax.jit(jax.vmap(function))(*map(library.array, arrays))
         np.testing.assert_allclose(mapped, whole, rtol=1e-11, atol=1e-11)
 
 
@@ -105,8 +105,8 @@ def test_float32_stays_float32(case, library):
 @pytest.mark.parametrize("case", CASES)
 def test_jit_gives_the_same_in_the_default_precision(case):
     function, arrays = CASES[case]
-    inputs = [jnp.asarray(a) for a in arrays]
-    result = jax.jit(function)(*inputs)
+    inputs = [np.asarray(a, np.float32) for a in arrays]
+    result = jax.jit(function)(*map(jnp.asarray, inputs))
     assert result.dtype == jnp.float32
     np.testing.assert_allclose(result, function(*inputs), rtol=1e-4, atol=1e-5)
 
@@ -122,8 +122,8 @@ def test_gradients_agree_with_differences(case, x64):
         return (function(*args) * weights).sum()
 
     inputs = tuple(map(jnp.asarray, arrays))
-    _, slope = jax.jvp(scalar, inputs, tuple(map(jnp.asarray, directions)))
-    gradients = jax.grad(scalar, argnums=tuple(range(len(arrays))))(*inputs)
+    _, slope = jax.jit(lambda *given: jax.jvp(scalar, *given))(inputs, tuple(map(jnp.asarray, directions)))
+    gradients = jax.jit(jax.grad(scalar, argnums=tuple(range(len(arrays)))))(*inputs)
     ahead, behind = ([a + s * 1e-6 * d for a, d in zip(arrays, directions, strict=True)] for s in (1, -1))
     difference = (scalar(*ahead) - scalar(*behind)) / 2e-6
     assert float(slope) == pytest.approx(difference, rel=1e-4, abs=1e-4)
@@ -140,9 +140,8 @@ def test_torch_gradients_equal_jax_gradients(case, x64):
     weights = RNG.normal(size=np.shape(function(*arrays)))
     tensors = [torch.tensor(a, requires_grad=True) for a in arrays]
     (function(*tensors) * torch.tensor(weights)).sum().backward()
-    expected = jax.grad(lambda *a: (function(*a) * weights).sum(), argnums=tuple(range(len(arrays))))(
-        *map(jnp.asarray, arrays)
-    )
+    gradient_of = jax.grad(lambda *a: (function(*a) * weights).sum(), argnums=tuple(range(len(arrays))))
+    expected = jax.jit(gradient_of)(*map(jnp.asarray, arrays))
     for tensor, gradient in zip(tensors, expected, strict=True):
         assert tensor.grad is not None
         np.testing.assert_allclose(tensor.grad.numpy(), gradient, rtol=1e-8, atol=1e-8)

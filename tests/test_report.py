@@ -80,7 +80,7 @@ def test_what_is_written_and_said(written, study):
     assert {"report.html", "tables.md", "scores.json", "dopamine/main-Asterix-MinAtar.json"} <= names
     for name in ("main-curves", "main-aggregates", "main-profiles", "rates-rates", "lambda-penalties"):
         assert {f"figures/{name}.svg", f"figures/{name}.png"} <= names
-    assert "figures/main-rates.svg" not in names
+    assert not {"figures/main-rates.svg", "figures/lambda-aggregates.svg"} & names
     assert list(out.parent.iterdir()) == [out]
 
 
@@ -99,7 +99,7 @@ def test_the_page_is_one_file_without_network(written):
 
     Reader().feed(page)
     assert len(ids) == len(set(ids))
-    assert page.count("<svg") == 3 + 4 + 4
+    assert page.count("<svg") == 3 + 4 + 2  # one agent alone has no aggregates and no profiles
     assert "prefers-color-scheme: dark" in page
     assert "currentColor" in page
     assert "default-src 'none'" in page
@@ -397,8 +397,18 @@ def test_variants_of_an_agent_have_names(tmp_path):
     write_run(tmp_path / "runs" / "a", "u51", lanes=2)
     write_run(tmp_path / "runs" / "b", "u51", lanes=2, n_step=3, double_q=True)
     write_run(tmp_path / "runs" / "c", "s51", lanes=2)
-    rows = tables(make_report([tmp_path / "runs"], tmp_path / "out"))["scores"].rows
-    assert [row[1] for row in rows] == ["s51", "u51, double_q off, n_step 1", "u51, double_q on, n_step 3"]
+    made = tables(make_report([tmp_path / "runs"], tmp_path / "out"))
+    assert [row[1] for row in made["scores"].rows] == ["s51", "u51", "u51, double_q on, n_step 3"]
+    compared = [row[0] for row in made["comparisons"].rows]
+    variant = "u51, double_q on, n_step 3"
+    assert compared == ["u51 against s51", f"{variant} against s51", f"{variant} against u51"]
+
+
+def test_one_agent_has_no_aggregates(tmp_path):
+    write_run(tmp_path / "runs" / "a", "u51", lanes=2)
+    sections = make_report([tmp_path / "runs"], tmp_path / "out")
+    assert "aggregates" not in tables(sections)
+    assert "There are no aggregates: u51 has nothing to be compared with." in sections[0].notes
 
 
 def test_what_has_no_score_is_said(tmp_path):

@@ -23,8 +23,6 @@ from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402 -
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("report_browser")  # what is made once is used by all tests here
-
 GAMES = ("Asterix-MinAtar", "Breakout-MinAtar")
 LEVELS = {"dqn": 9.0, "c51": 1100.0, "s51": -8.0}
 CLAIM = Claim("1", "1 + 1 = 2", {"sum": 2.0}, {"sum": printed("2.0")}, "holds", "So it is.", True)

@@ -59,7 +59,6 @@ def copied(trained, tmp_path, agent="s51"):
     return shutil.copytree(trained[0] / agent, tmp_path / "runs" / agent)
 
 
-@pytest.mark.slow
 def test_every_agent_has_a_picture(reported):
     out, said = reported
     page, tables = (out / "report.html").read_text(), (out / "tables.md").read_text()
@@ -76,7 +75,6 @@ def test_every_agent_has_a_picture(reported):
     assert "Distributions: " not in said  # nothing is missing
 
 
-@pytest.mark.slow
 def test_the_same_weights_give_the_same_bytes(trained, reported, tmp_path):
     assert run("report", trained[0], "--out", tmp_path / "again")[0] == 0
     for path in (reported[0] / "figures").iterdir():
@@ -84,7 +82,6 @@ def test_the_same_weights_give_the_same_bytes(trained, reported, tmp_path):
     assert (tmp_path / "again" / "report.html").read_bytes() == (reported[0] / "report.html").read_bytes()
 
 
-@pytest.mark.slow
 def test_laws_are_those_of_the_lane(trained, lenient_jax):
     from cramerl.study.agents import load_agent, load_config
     from cramerl.study.building import make_envs
@@ -169,7 +166,6 @@ def test_runs_without_weights_get_one_sentence(tmp_path):
     assert str(tmp_path / "runs") in err
 
 
-@pytest.mark.slow
 def test_pictures_can_be_left_out(trained, tmp_path):
     status, said, _ = run("report", trained[0] / "s51", "--out", tmp_path / "out", "--no-distributions")
     assert status == 0
@@ -185,7 +181,6 @@ def unknown_environment(folder):
     change_config(folder, env="gym:Nothing-v7")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -205,7 +200,6 @@ def test_a_run_that_cannot_play_gets_a_sentence(trained, tmp_path, spoil, words)
     assert "Learning curves" in page
 
 
-@pytest.mark.slow
 def test_a_library_that_is_missing_is_named(trained, tmp_path, monkeypatch):
     def missing(curve, steps):
         raise ModuleNotFoundError("No module named 'ale_py'", name="ale_py")
@@ -219,7 +213,6 @@ def test_a_library_that_is_missing_is_named(trained, tmp_path, monkeypatch):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "words"), [({"most": 0}, "0 at most"), ({"seconds": -1}, "seconds for pictures")])
 def test_pictures_have_limits(trained, limit, words):
     (summary,) = summarise(read_curves([trained[0]]))
@@ -259,7 +252,6 @@ def test_evaluations_are_found_beside_runs(evaluated, tmp_path):
     assert "No picture of the evaluation in walk: walk/evaluation.json cannot be used" in page
 
 
-@pytest.mark.slow
 def test_training_says_how_to_look_at_it(trained, tmp_path):
     root, said = trained
     (line,) = (line for line in said.splitlines() if "cramerl watch" in line)

@@ -152,9 +152,9 @@ def test_settings_go_to_the_agents_that_have_them():
     values = {run.agent: (run.v_max, run.mass_penalty) for run in runs}
     assert values == {"dqn": (10.0, 10.0), "c51": (30.0, 10.0), "s51": (30.0, 1.0)}
     for setting in dataclasses.fields(TrainConfig):
-        agent, colon, _ = setting.metadata["help"].partition(": ")
+        agents, colon, _ = setting.metadata["help"].partition(": ")
         if colon and setting.metadata["group"] == "head":
-            assert ONLY_FOR[setting.name] == (agent,)
+            assert ONLY_FOR[setting.name] == tuple(agents.split(", "))
     assert set(ONLY_FOR) <= set(AXES)
 
 
@@ -387,7 +387,8 @@ def test_the_best_rate_is_taken(tmp_path):
     json.dumps(choice.to_json(tmp_path))
     # A choice that changes when the first sweep grows does not get mixed in.
     put_plan(sweep, tmp_path / "final")
-    with pytest.raises(ValueError, match=r"learning_rate = 0.001, and this sweep asks for 0.01: take another folder$"):
+    refused = r"learning_rate = 0.001, and .* asks for 0.01: take another folder, or say --beside to have both$"
+    with pytest.raises(ValueError, match=refused):
         plan(asked(envs="pong", seeds="7", chosen={("s51", "pong"): {"learning_rate": 1e-2}}), tmp_path / "final")
 
 
@@ -595,7 +596,6 @@ def metrics(out: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in out.glob("*/*/metrics.jsonl")}
 
 
-@pytest.mark.slow
 def test_again_longer_with_another_seed_and_a_cell_that_fails(sweep_command, tmp_path, capfd):
     out = tmp_path / "my sweep"
     words = [out, "--agents", "dqn", "--envs", "CartPole-v1", *TINY[:-2], "--jobs", "2"]

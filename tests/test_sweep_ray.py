@@ -22,7 +22,6 @@ from cramerl.study.sweep_run import execute, log_file
 from cramerl.study.sweep_storage import StoredRun
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.xdist_group("sweep_ray")
 
 TINY = ["--preset", "smoke", "--hidden-units", "8", "--steps", "10000", "--iteration-steps", "2000"]
 TINY += ["--replay-steps", "3000", "--log-steps", "500"]

@@ -21,8 +21,6 @@ from test_cli_agents import TINY
 
 from cramerl.cli import main
 
-pytestmark = pytest.mark.xdist_group("watch_cli")  # what is made once is used by all tests here
-
 COMMAND = [sys.executable, "-m", "cramerl.cli"]
 
 

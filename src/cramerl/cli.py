@@ -44,6 +44,17 @@ exit status: 0 done, 1 a claim did not come out as it should or a loss was not f
 what is allowed), 130 stopped by Ctrl-C
 """
 
+EVALUATE_EXAMPLES = """\
+examples:
+  cramerl evaluate FrozenLake-v1                              a uniform policy on a tabular environment of Gymnasium
+  cramerl evaluate gridworld --policy actions.npy             a policy of yours: actions, or probabilities of them
+  cramerl evaluate queue --features fourier:5 --discount 0.99 fewer features than states
+  cramerl evaluate --data log.parquet --state x,y --next-state x2,y2 --terminated done
+  cramerl evaluate --data 'logs/*.parquet' --state x --next-state x2 --ray
+
+cramerl watch OUT shows the laws state by state, cramerl report OUT puts them into a report.
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the ``cramerl`` command; returns its exit status."""
@@ -166,6 +177,8 @@ def _add_evaluate(commands: Any) -> None:
         description="The law of the return of every state, as linear functions of features: from a process that is "
         "known (an example or a tabular Gymnasium environment), or from a log of transitions. Prints a table and what "
         "is guaranteed; writes evaluation.json and evaluation.png.",
+        epilog=EVALUATE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = evaluate.add_argument
     add("process", nargs="?", help="random-walk, ring, gridworld, queue, or a Gymnasium id such as FrozenLake-v1")

@@ -25,10 +25,7 @@ SPEC = EnvSpec("Toy", "gymnasium", 3, (4,), "float32")
 TINY = {"steps": 240, "iteration_steps": 240, "log_steps": 80, "min_replay_steps": 80, "num_atoms": 5, "batch_size": 4}
 TINY |= {"network": "linear", "max_episode_steps": 20, "v_min": 0.0, "v_max": 20.0}
 
-pytestmark = [
-    pytest.mark.usefixtures("cache"),
-    pytest.mark.xdist_group("agent"),  # runs made once are used by all tests here
-]
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def settings(**changes):

@@ -7,7 +7,7 @@ import pytest
 
 from cramerl.deep.heads import make_head
 
-AGENTS = ["s51", "u51", "c51", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dqn", "qr", "hl_gauss"))]
+AGENTS = ("dqn", "c51", "s51", "u51", "qr", "hl_gauss")
 SHAPES = [(1, 3), (1, 2, 3)]
 
 

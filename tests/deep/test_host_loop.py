@@ -16,10 +16,7 @@ from cramerl.deep.schedule import Schedule
 from cramerl.study import building
 from cramerl.study.presets import preset
 
-pytestmark = [
-    pytest.mark.usefixtures("cache", "whole_process_lenient"),
-    pytest.mark.xdist_group("host_loop"),  # runs made once are used by all tests here
-]
+pytestmark = pytest.mark.usefixtures("cache", "whole_process_lenient")
 CONFIG = preset("smoke", "s51", "pong", network="mlp", hidden_units=(4,), num_atoms=5, num_envs=4, batch_size=4)
 SCHEDULE = Schedule(
     num_envs=4, update_period_steps=1, batch_size=4, min_replay_steps=40, replay_steps=200, target_period_steps=24

@@ -50,6 +50,5 @@ def test_minatar_breakout(agent, tmp_path):
     assert breakout(agent, 200_000, tmp_path / "run") >= 6
 
 
-@pytest.mark.slow
 def test_minatar_breakout_in_a_minute(tmp_path):
     assert breakout("u51", 40_000, tmp_path / "run") >= 2

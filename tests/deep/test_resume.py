@@ -35,7 +35,6 @@ from cramerl.study.training import Diverged, Run, Status
 
 # A program that a killed process left half written is compiled anew, with a warning.
 pytestmark = [
-    pytest.mark.xdist_group("resume"),  # runs made once are used by all tests here
     pytest.mark.usefixtures("cache"),
     pytest.mark.filterwarnings("ignore:Error (reading|writing) persistent compilation cache entry"),
 ]
@@ -251,7 +250,7 @@ class Worker:
 KILLED = -signal.SIGKILL
 
 
-@pytest.mark.parametrize("name", ["cartpole", slow("pong"), slow("gymnasium"), slow("breakout")])
+@pytest.mark.parametrize("name", [*FAMILIES, slow("breakout")])
 def test_killed_twice_and_resumed(name, whole, cache, tmp_path):
     config, run, moments = settings(name), tmp_path / "run", random.Random(name)
     reference = whole(name)
@@ -309,7 +308,7 @@ def test_killed_before_the_first_checkpoint_a_run_begins_anew(whole, tmp_path):
 # Stopped on purpose.
 
 
-@pytest.mark.parametrize("name", ["cartpole", "pong", slow("gymnasium"), slow("pong on the host"), slow("breakout")])
+@pytest.mark.parametrize("name", [*FAMILIES, slow("pong on the host"), slow("breakout")])
 def test_half_a_run_made_longer_is_the_longer_run(name, whole, tmp_path):
     half = train(settings(name, steps=STEPS // 2), tmp_path / "run")
     assert (half.finished, half.step) == (True, STEPS // 2)
@@ -373,7 +372,7 @@ def test_paused_at_lines_of_the_log(name, whole, tmp_path):
     assert_same(run, whole(name))
 
 
-@pytest.mark.parametrize("name", ["gymnasium on the host", slow("pong on the host"), slow("pong"), slow("gymnasium")])
+@pytest.mark.parametrize("name", ["gymnasium on the host", "pong on the host", slow("pong"), slow("gymnasium")])
 def test_paused_between_lines_of_the_log(name, whole, tmp_path):
     """Twice in an iteration, and then past a checkpoint: its replay is that of the run, not that of the pause."""
     run = tmp_path / "run"
@@ -435,7 +434,6 @@ def test_a_replay_shorter_than_an_iteration_goes_back_to_its_start(tmp_path):
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
-@pytest.mark.slow
 def test_lanes_go_on_together(whole, tmp_path):
     paused = train(settings("lanes"), tmp_path / "run", pressing_ctrl_c_at(2 * ITERATION + LOG))
     assert not paused.finished

@@ -27,8 +27,6 @@ from cramerl.linear.claims import setting as shared
 from cramerl.linear.claims import verify as verify_claims
 from cramerl.linear.claims.claim import at_most, exactly, printed
 
-pytestmark = pytest.mark.xdist_group("claims")  # what is made once is used by all tests here
-
 HOLDS, CORRECTED, FALSE = "holds", "holds with a correction", "false"
 VERDICTS = {
     **{"1a": CORRECTED, "1b": HOLDS, "1c": FALSE, "1d": CORRECTED, "2": FALSE, "2b": FALSE},

@@ -25,8 +25,9 @@ _THEORY = "The paper’s claims, recomputed"
 _LAWS, _PROCESSES = "Distributions", "Evaluated processes"
 _HOW_TO_READ = (
     "A bar is the mass that is predicted on one return. Masses are signed: those below the line, in orange, are "
-    "negative mass, which no probability has. The frame marks the action that was chosen, the dashed line the mean."
+    "negative mass, which no probability has. The dashed line is the mean."
 )
+_CHOSEN = " The frame marks the action that was chosen."
 _BROAD = 500  # points: a figure that a phone shows in part, to be pushed sideways, for its letters would be too small
 _POINT = (
     ' <span class="point">Point at a panel, touch it, or walk through it with the arrow keys, for its values.</span>'
@@ -99,8 +100,8 @@ def to_markdown(sections: Sequence[Section], claims: Sequence[Claim] = (), proce
         lines += ["", f"## {one.summary.title}", "", *(f"- {fact}" for fact in _facts(one))]
         for table in one.tables:
             lines += ["", f"### {table.title}", "", *_markdown_table(table)]
-        lines += _markdown_laws(f"### {_LAWS}", one.laws)
-    lines += _markdown_laws(f"## {_PROCESSES}", processes or Laws())
+        lines += _markdown_laws(f"### {_LAWS}", one.laws, _HOW_TO_READ + _CHOSEN)
+    lines += _markdown_laws(f"## {_PROCESSES}", processes or Laws(), _HOW_TO_READ)
     if claims:
         lines += ["", f"## {_THEORY}", "", *_markdown_table(_claims_table(claims))]
     return "\n".join(lines) + "\n"
@@ -152,7 +153,11 @@ def _section(i: int, one: Section) -> str:
     pictures = "".join(
         _heading(f"{place}-figure-{part.name}", part.title) + _picture(place, part) for part in one.pictures
     )
-    laws = _heading(f"{place}-laws", _LAWS) + _law_pictures(place, one.laws) if any(one.laws) else ""
+    laws = (
+        _heading(f"{place}-laws", _LAWS) + _law_pictures(place, one.laws, _HOW_TO_READ + _CHOSEN)
+        if any(one.laws)
+        else ""
+    )
     tables = "".join(_heading(f"study-{i}-table-{table.name}", table.title) + _table(table) for table in one.tables)
     return f"""<section id="study-{i}">
 <h2>{escape(one.summary.title)}</h2>
@@ -170,15 +175,15 @@ def _settings(i: int, summary: Summary) -> str:
 """
 
 
-def _law_pictures(place: str, laws: Laws) -> str:
-    how = f"<p>{_HOW_TO_READ}</p>\n" if laws.pictures else ""
+def _law_pictures(place: str, laws: Laws, how: str) -> str:
+    how = f"<p>{how}</p>\n" if laws.pictures else ""
     pictures = [f"<h4>{escape(part.title)}</h4>\n{_picture(place, part, 'laws')}" for part in laws.pictures]
     words = "".join(f'<p class="soft">{escape(sentence)}</p>\n' for sentence in laws.sentences)
     return f"{how}{''.join(pictures)}{words}"
 
 
 def _processes(laws: Laws) -> str:
-    body = _law_pictures("process", laws)
+    body = _law_pictures("process", laws, _HOW_TO_READ)
     return f'<section id="processes">\n<h2>{_PROCESSES}</h2>\n{body}</section>\n' if any(laws) else ""
 
 
@@ -254,9 +259,9 @@ def _markdown_table(table: Table) -> list[str]:
     return [*head, *map(_markdown_row, table.rows), *(["", table.note] if table.note else [])]
 
 
-def _markdown_laws(heading: str, laws: Laws) -> list[str]:
+def _markdown_laws(heading: str, laws: Laws, how: str) -> list[str]:
     lines = ["", heading, ""] if any(laws) else []
-    lines += [_HOW_TO_READ, ""] if laws.pictures else []
+    lines += [how, ""] if laws.pictures else []
     for part in laws.pictures:
         lines += [f"![{part.title}: {_LAWS.lower()}](figures/{part.file}.svg)", "", part.caption, ""]
     lines += [words for sentence in laws.sentences for words in (sentence, "")]

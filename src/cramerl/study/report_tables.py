@@ -83,16 +83,22 @@ def mean_interval(cell: Cell, seed: int) -> Interval:
 
 
 def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
-    """Who is compared with whom: u51 with s51, everyone with dqn and with c51; variants with their like."""
+    """Who is compared with whom: u51 with s51, everyone with dqn and with c51, variants with their plain form.
+
+    Of several variants of the other agent it is the like one, else the plain one, else nobody.
+    """
     wanted = [("u51", "s51")]
+    agents = list(dict.fromkeys(series.agent for series in summary.series))
     for other in ("dqn", "c51"):
-        wanted += [(one, other) for one in dict.fromkeys(s.agent for s in summary.series) if one not in ("dqn", other)]
-    for first, second in wanted:
+        wanted += [(one, other) for one in agents if one not in ("dqn", other)]
+    for first, second in [*wanted, *((one, one) for one in agents)]:
         others = [one for one in summary.series if one.agent == second]
         for one in (one for one in summary.series if one.agent == first):
-            like = [other for other in others if other.variant == one.variant] or others
-            if len(like) == 1:
-                yield one, like[0]
+            like = [other for other in others if other.variant == one.variant and other != one]
+            plain = [other for other in others if not other.variant and other != one]
+            found = like or plain or (others if first != second else [])
+            if len(found) == 1:
+                yield one, found[0]
 
 
 def _scores(summary: Summary, seed: int) -> Table:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cramerl.study.anchors import RANDOM_HUMAN, atari_game
-from cramerl.study.config import AGENTS
+from cramerl.study.config import AGENTS, TrainConfig
 from cramerl.study.curves import Curve, Study, common_steps, final_score
 from cramerl.study.protocols import Protocol
 from cramerl.study.statistics import normalise
@@ -18,6 +18,7 @@ from cramerl.study.statistics import normalise
 Array = NDArray[np.float64]
 # Settings whose values are tried out: tables take the best, figures show all.
 SWEPT = ("learning_rate", "mass_penalty", "mass_penalty_scale", "normalisation")
+_DEFAULTS = {setting.name: setting.default for setting in fields(TrainConfig)}
 _FEW_SEEDS = 5  # below it a bootstrap has hardly anything to draw from
 
 
@@ -183,6 +184,8 @@ def normalised(summary: Summary) -> tuple[Normalised | None, list[str]]:
     chosen, series = full_table(summary, games)
     if not series:
         return None, [*notes, "There are no aggregates: no game is left on which scores have a common scale."]
+    if len(series) == 1 and not human:
+        return None, [*notes, f"There are no aggregates: {series[0].label} has nothing to be compared with."]
     left_games = [env for env in games if env not in chosen]
     left = [one.label for one in summary.series if one not in series]
     if left_games:
@@ -279,7 +282,8 @@ def _require_one_protocol(env: str, found: list[Protocol], curves: list[Curve]) 
 def _series(curves: list[Curve], protocols: set[Protocol]) -> dict[int, Series]:
     """The series of each curve, by its id: an agent is told apart by settings that differ for it on one game.
 
-    Protocols, where several are given, tell it apart too.
+    Those at their default are not named, so that the plain agent has its plain name. Protocols, where several are
+    given, tell it apart too.
     """
     values: dict[tuple[str, str, str], set[str]] = {}
     for curve in curves:
@@ -289,7 +293,8 @@ def _series(curves: list[Curve], protocols: set[Protocol]) -> dict[int, Series]:
     differ = {(agent, name) for (agent, _, name), found in values.items() if len(found) > 1}
     series = {}
     for curve in curves:
-        words = [f"{n} {_word(v)}" for n, v in curve.learned_with.items() if (curve.agent, n) in differ]
+        named = {n: v for n, v in curve.learned_with.items() if (curve.agent, n) in differ and v != _DEFAULTS[n]}
+        words = [f"{name} {_word(value)}" for name, value in named.items()]
         words += [curve.protocol.difference(protocols)] if len(protocols) > 1 else []
         series[id(curve)] = Series(curve.agent, ", ".join(words))
     return series

@@ -237,7 +237,7 @@ class Player {
       action: meta.actions[store.number("action", step)],
       reward: words(store.number("reward", step), 2),
       "return so far": words(store.number("score", step), 2),
-      "return that came": words(store.number("came", step)),
+      "return that came": Number.isNaN(store.number("came", step)) ? "not known: the episode was cut off" : words(store.number("came", step)),
       episode: String(store.number("episode", step) + 1),
       state: meta.labels[step] ?? String(step),
       visited: words(store.number("reward", step), 4),
