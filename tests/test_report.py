@@ -15,6 +15,7 @@ from study_runs import change_config, write_rows, write_run
 from cramerl.cli import main
 from cramerl.cli_report import write_demo_report
 from cramerl.linear.claims import projection
+from cramerl.study import plots
 from cramerl.study.curves import final_score, on_grid, read_curves
 from cramerl.study.report import make_report
 from cramerl.study.report_figures import grid_edges
@@ -402,6 +403,17 @@ def test_variants_of_an_agent_have_names(tmp_path):
     compared = [row[0] for row in made["comparisons"].rows]
     variant = "u51, double_q on, n_step 3"
     assert compared == ["u51 against s51", f"{variant} against s51", f"{variant} against u51"]
+
+
+def test_variants_of_one_agent_differ_in_colour(tmp_path):
+    for steps in (1, 3, 5):
+        write_run(tmp_path / "runs" / str(steps), "u51", lanes=2, n_step=steps)
+    make_report([tmp_path / "runs"], tmp_path / "out")
+    curves = page_values((tmp_path / "out" / "report.html").read_text())[0]
+    lines = {line["label"]: line["colour"] for line in curves[0]["lines"]}
+    assert list(lines) == ["u51", "u51, n_step 3", "u51, n_step 5"]
+    assert lines["u51"] == plots.AGENT_COLOURS["u51"]
+    assert len(set(lines.values())) == 3
 
 
 def test_one_agent_has_no_aggregates(tmp_path):

@@ -57,13 +57,19 @@ def grid_edges(summary: Summary, env: str) -> NDArray[np.float64]:
     return np.linspace(0, steps, min(_POINTS, max(rows, 1)) + 1)
 
 
-def _colour(series: Series) -> str:
-    return plots.AGENT_COLOURS.get(series.agent, plots.OTHER_COLOUR)
+def _colour(summary: Summary, series: Series) -> str:
+    """The agent's; where there is but one agent, its variants have the colours of the others."""
+    own = plots.AGENT_COLOURS.get(series.agent, plots.OTHER_COLOUR)
+    if len({one.agent for one in summary.series}) > 1:
+        return own
+    colours = list(dict.fromkeys([own, *plots.AGENT_COLOURS.values()]))
+    return colours[summary.series.index(series) % len(colours)]
 
 
 def _style(summary: Summary, series: Series) -> Any:
-    variants = [one for one in summary.series if one.agent == series.agent]
-    return _STYLES[variants.index(series) % len(_STYLES)]
+    """Lines of one colour differ in their dashes."""
+    alike = [one for one in summary.series if _colour(summary, one) == _colour(summary, series)]
+    return _STYLES[alike.index(series) % len(_STYLES)]
 
 
 def _panels(summary: Summary) -> tuple[Any, list[Any]]:
@@ -104,10 +110,10 @@ def _curves(summary: Summary, seed: int) -> Figure:
                 band = mean_band([on_grid(curve, edges) for curve in cell.curves], seed=seed)
                 frames = cell.curves[0].frames[-1] / cell.curves[0].steps[-1]
                 x = edges[1:] * (frames / 1e6 if atari else 1.0)
-                style = {"label": series.label, "colour": _colour(series), "style": _style(summary, series)}
+                style = {"label": series.label, "colour": _colour(summary, series), "style": _style(summary, series)}
                 plots.draw_band(ax, x, *band, **style)
                 words = _steps_in_words(edges[1:], frames if atari else 0)
-                panels[-1].traces.append(Trace(series.label, _colour(series), words, x, *band))
+                panels[-1].traces.append(Trace(series.label, _colour(summary, series), words, x, *band))
                 counts.add(len(cell.scores))
         ax.set(xlabel="million frames" if atari else "agent steps", ylabel="return")
         cited += _references(ax, summary, env) if atari else []
@@ -154,7 +160,7 @@ def _cited(found: list[tuple[Anchor, int]]) -> list[str]:
 
 def _aggregates(summary: Summary, scale: Normalised, seed: int) -> Figure:
     figure, axes = plots.new_figure(len(AGGREGATES), height=0.9 + 0.34 * len(scale.scores), width=3.0)
-    colours, labels = [_colour(series) for series in scale.scores], [series.label for series in scale.scores]
+    colours, labels = [_colour(summary, series) for series in scale.scores], [series.label for series in scale.scores]
     panels, titles = [], {}
     for ax, (name, title) in zip(axes, AGGREGATES.items(), strict=True):
         found = [bootstrap_interval(name, scores, seed=seed) for scores in scale.scores.values()]
@@ -184,11 +190,11 @@ def _profiles(summary: Summary, scale: Normalised, seed: int) -> Figure:
     panel = Panel("the profile", ax, [])
     for series, scores in scale.scores.items():
         found = performance_profile(scores, thresholds, seed=seed)
-        style = {"label": series.label, "colour": _colour(series), "style": _style(summary, series)}
+        style = {"label": series.label, "colour": _colour(summary, series), "style": _style(summary, series)}
         plots.draw_band(ax, found.thresholds, found.share, found.low, found.high, **style)
         few = [column[::5] for column in (found.thresholds, found.share, found.low, found.high)]
         words = [f"share of runs above {number(threshold)}" for threshold in few[0]]
-        panel.traces.append(Trace(series.label, _colour(series), words, *few))
+        panel.traces.append(Trace(series.label, _colour(summary, series), words, *few))
     ax.set(xlabel="normalised score τ", ylabel="share of runs above τ", ylim=(-0.02, 1.02))
     _legend(figure, [ax])
     caption = f"Over {', '.join(scale.games)}; {scale.words}. Bands: pointwise 95 % bootstrap intervals"
@@ -202,10 +208,10 @@ def _rates(summary: Summary, seed: int) -> Figure:
         for series in summary.series:
             found = summary.best_along(series, env, lambda cell: cell.setting("learning_rate"))
             aside = 1.03 ** (summary.series.index(series) - len(summary.series) / 2)
-            trace = _trace(found, seed, series.label, _colour(series), "learning rate", aside)
+            trace = _trace(found, seed, series.label, _colour(summary, series), "learning rate", aside)
             traces += _draw_tried(ax, trace, _style(summary, series))
             lost = summary.lost_along(series, env, lambda cell: cell.setting("learning_rate"))
-            plots.draw_lost(ax, [value * aside for value in lost], _colour(series))
+            plots.draw_lost(ax, [value * aside for value in lost], _colour(summary, series))
         ax.set(xscale="log", xlabel="learning rate", ylabel=f"score, last {share_in_words(summary.share)}")
     _legend(figure, axes)
     caption = f"Mean score over seeds with its 95 % bootstrap interval; whatever else was tried is {_SWEEP_MARK}."
