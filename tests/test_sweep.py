@@ -681,6 +681,18 @@ def wait_for_children(out: Path) -> None:
     raise AssertionError("a child outlived its sweep")
 
 
+def test_beside_from_the_command_line(sweep_command, tmp_path, capfd):
+    put_plan(asked("u51"), tmp_path)
+    made = plan(asked("u51", changes={"mean_weight": 0.1}, beside=True), tmp_path)
+    put_run(tmp_path, made.jobs[0].folder, made.cells[0].config)
+    words = [tmp_path, "--agents", "u51", "--envs", GAME, "--seeds", "0-1", "--preset", "smoke", "--mean-weight", "0.1"]
+    assert sweep_command(*words) == 2
+    assert "vary it: --mean-weight 0,0.1" in capfd.readouterr().err
+    assert sweep_command(*words, "--beside") == 0
+    assert f"1 cell in {tmp_path}: 1 done\n" in capfd.readouterr().out
+    assert read_record(tmp_path)["commands"][-1].endswith("--preset smoke --beside --mean-weight 0.1")
+
+
 @pytest.mark.slow
 def test_killed_stopped_and_gone_on_with_is_as_if_nothing_had_happened(sweep_command, tmp_path):
     out = tmp_path / "out"
