@@ -405,6 +405,22 @@ def test_variants_of_an_agent_have_names(tmp_path):
     assert compared == ["u51 against s51", f"{variant} against s51", f"{variant} against u51"]
 
 
+def test_variants_are_compared_with_their_like_and_with_the_plain_agent(tmp_path):
+    for agent, settings in (
+        ("s51", {}),
+        ("s51", {"mean_weight": 0.1}),
+        ("u51", {"mean_weight": 0.1, "base_law": "zero"}),
+    ):
+        write_run(tmp_path / "runs" / f"{agent}{len(settings)}", agent, lanes=2, **settings)
+    made = tables(make_report([tmp_path / "runs"], tmp_path / "out"))
+    ours = "u51, base_law zero, mean_weight 0.1"  # named though no other u51 is there
+    assert [row[0] for row in made["comparisons"].rows] == [
+        f"{ours} against s51, mean_weight 0.1",
+        f"{ours} against s51",
+        "s51, mean_weight 0.1 against s51",
+    ]
+
+
 def test_variants_of_one_agent_differ_in_colour(tmp_path):
     for steps in (1, 3, 5):
         write_run(tmp_path / "runs" / str(steps), "u51", lanes=2, n_step=steps)

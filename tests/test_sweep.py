@@ -301,7 +301,7 @@ def test_other_settings_are_refused_not_mixed_in(tmp_path):
     put_plan(asked(), tmp_path)
     sentence = (
         f"{tmp_path}/{GAME}/s51__seeds-0-1 was trained with batch_size = 8, and this sweep asks for 16: take another "
-        "folder, or vary it: --batch-size 8,16"
+        "folder, or vary it: --batch-size 8,16, or say --beside to have both"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         plan(asked(seeds="5-6", changes={"batch_size": 16}), tmp_path)
@@ -687,7 +687,7 @@ def test_beside_from_the_command_line(sweep_command, tmp_path, capfd):
     put_run(tmp_path, made.jobs[0].folder, made.cells[0].config)
     words = [tmp_path, "--agents", "u51", "--envs", GAME, "--seeds", "0-1", "--preset", "smoke", "--mean-weight", "0.1"]
     assert sweep_command(*words) == 2
-    assert "vary it: --mean-weight 0,0.1" in capfd.readouterr().err
+    assert "vary it: --mean-weight 0,0.1, or say --beside" in capfd.readouterr().err
     assert sweep_command(*words, "--beside") == 0
     assert f"1 cell in {tmp_path}: 1 done\n" in capfd.readouterr().out
     assert read_record(tmp_path)["commands"][-1].endswith("--preset smoke --beside --mean-weight 0.1")

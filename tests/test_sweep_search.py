@@ -60,6 +60,13 @@ def run(out: Path, trials: int = 24, **options) -> Search:
     return made
 
 
+def test_more_trials_than_before_are_other_ones(tmp_path):
+    """Also in the middle of a batch."""
+    for trials in (1, 2, 4):
+        tried = run(tmp_path / "found", trials).tried[PLACE]
+    assert len({trial["learning_rate"] for trial in tried}) == 4
+
+
 def test_it_finds_what_is_best_and_best_of_takes_it(tmp_path):
     made = run(tmp_path / "found", 40)
     trials, scores = made.tried[PLACE], [-math.inf if score is None else score for score in made.scores(PLACE)]
@@ -132,6 +139,7 @@ def test_settings_go_to_the_agents_that_have_them(tmp_path):
         (["--search", "optuna", "--n-step", "0..5"], "n_step must be"),
         (["--search", "optuna", "--steps", "1..5"], "steps must have one value in a sweep, got 1,5"),
         (["--search", "optuna", "--n-step", "1,2", "--best-of", "x"], "one sweep chooses, another one reports"),
+        (["--search", "optuna", "--n-step", "1,2", "--beside"], "trials are told apart by what is searched"),
     ],
 )
 def test_bad_input(words, sentence, tmp_path, capfd):

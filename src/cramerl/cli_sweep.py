@@ -98,8 +98,8 @@ def add_sweep_command(commands: Any) -> None:
     add(
         "--beside",
         action="store_true",
-        help="let cells of the same agent and environment with other settings be there, such as those that another "
-        "--best-of chose: a report shows both. Else they are refused, and settings to be varied are given with commas",
+        help="let cells of the same agent and environment with other settings be there, such as another n-step: these "
+        "become axes, and a report shows both (of learning rates and penalties the best). Else they are refused",
     )
     add(
         "--jobs",

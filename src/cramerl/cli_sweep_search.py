@@ -47,6 +47,8 @@ def require_search_flags(options: argparse.Namespace) -> None:
         require_library("optuna", "optuna")
         if options.best_of is not None:
             raise ValueError("--search and --best-of must not both be given: one sweep chooses, another one reports")
+        if options.beside:
+            raise ValueError("--search and --beside must not both be given: trials are told apart by what is searched")
 
 
 def parse_range(name: str, text: str) -> Range | None:

@@ -49,8 +49,8 @@ def cramer_loss(
         mass_penalty: :math:`\lambda \ge 0`. Any value in `optimal_penalty_range` is conditioned best; the paper has 10
             on unit spacing. Plain gradient descent needs steps below one over twice the upper end of that range.
         mass_penalty_scale: what the penalty multiplies, see above.
-        mean_weight: :math:`w \ge 0`. Actions are compared by means, and of the Cramér distance the mean is one part in
-            K - 1; U51 was seen to learn faster with 0.1 on unit spacing (docs/study.md).
+        mean_weight: :math:`w \ge 0`, on means in the units of the support. Actions are compared by means, and of the
+            Cramér distance the mean is one direction of K - 1; docs/study.md has what 0.1 on unit spacing does for U51.
 
     Returns:
         (...) losses.

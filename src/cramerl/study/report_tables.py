@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl.study.anchors import anchors_for, atari_game
+from cramerl.study.config import concerns
 from cramerl.study.curves import Curve, area_under_curve, last_rows
 from cramerl.study.statistics import Interval, bootstrap_interval
 from cramerl.study.summaries import Cell, Normalised, Series, Summary
@@ -85,7 +86,7 @@ def mean_interval(cell: Cell, seed: int) -> Interval:
 def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
     """Who is compared with whom: u51 with s51, everyone with dqn and with c51, variants with their plain form.
 
-    Of several variants of the other agent it is the like one, else the plain one, else nobody.
+    Of several variants of the other agent it is the one alike in all settings that both have, and the plain one.
     """
     wanted = [("u51", "s51")]
     agents = list(dict.fromkeys(series.agent for series in summary.series))
@@ -94,11 +95,17 @@ def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
     for first, second in [*wanted, *((one, one) for one in agents)]:
         others = [one for one in summary.series if one.agent == second]
         for one in (one for one in summary.series if one.agent == first):
-            like = [other for other in others if other.variant == one.variant and other != one]
-            plain = [other for other in others if not other.variant and other != one]
-            found = like or plain or (others if first != second else [])
-            if len(found) == 1:
-                yield one, found[0]
+            alike = [other for other in others if _shared(one, second) == _shared(other, first)]
+            plain = [other for other in others if not other.variant]
+            found = dict.fromkeys(other for other in [*alike, *plain] if other != one)
+            if not found and first != second and len(others) == 1:
+                found = dict.fromkeys(others)
+            yield from ((one, other) for other in found)
+
+
+def _shared(series: Series, agent: str) -> set[str]:
+    """What sets a series apart, but for settings that another agent has not."""
+    return {words for words in series.variant.split(", ") if words and concerns(words.partition(" ")[0], agent)}
 
 
 def _scores(summary: Summary, seed: int) -> Table:

@@ -18,6 +18,8 @@ from cramerl.study.statistics import normalise
 Array = NDArray[np.float64]
 # Settings whose values are tried out: tables take the best, figures show all.
 SWEPT = ("learning_rate", "mass_penalty", "mass_penalty_scale", "normalisation")
+# Settings that make another agent of it, and that no preset has.
+_OWN = ("base_law", "mean_weight")
 _DEFAULTS = {setting.name: setting.default for setting in fields(TrainConfig)}
 _FEW_SEEDS = 5  # below it a bootstrap has hardly anything to draw from
 
@@ -282,8 +284,8 @@ def _require_one_protocol(env: str, found: list[Protocol], curves: list[Curve]) 
 def _series(curves: list[Curve], protocols: set[Protocol]) -> dict[int, Series]:
     """The series of each curve, by its id: an agent is told apart by settings that differ for it on one game.
 
-    Those at their default are not named, so that the plain agent has its plain name. Protocols, where several are
-    given, tell it apart too.
+    The weight of the mean and the base law are named even if all runs share them. Settings at their default are not, so
+    that the plain agent has its plain name. Protocols, where several are given, tell it apart too.
     """
     values: dict[tuple[str, str, str], set[str]] = {}
     for curve in curves:
@@ -293,7 +295,8 @@ def _series(curves: list[Curve], protocols: set[Protocol]) -> dict[int, Series]:
     differ = {(agent, name) for (agent, _, name), found in values.items() if len(found) > 1}
     series = {}
     for curve in curves:
-        named = {n: v for n, v in curve.learned_with.items() if (curve.agent, n) in differ and v != _DEFAULTS[n]}
+        mine = curve.learned_with.items()
+        named = {n: v for n, v in mine if ((curve.agent, n) in differ or n in _OWN) and v != _DEFAULTS[n]}
         words = [f"{name} {_word(value)}" for name, value in named.items()]
         words += [curve.protocol.difference(protocols)] if len(protocols) > 1 else []
         series[id(curve)] = Series(curve.agent, ", ".join(words))

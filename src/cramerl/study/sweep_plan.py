@@ -162,8 +162,8 @@ def require_consistent(
         before, now = old[place], run[place]
         way = "take another folder"
         if name in AXES and not isinstance(before, tuple):
-            vary = f", or vary it: --{_dashed(name)} {_word(before)},{_word(now)}"
-            way += ", or say --beside to have both" if name in chosen else vary
+            way += "" if name in chosen else f", or vary it: --{_dashed(name)} {_word(before)},{_word(now)}"
+            way += ", or say --beside to have both"
         raise ValueError(f"{folder} was trained with {name} = {before!r}, and this sweep asks for {now!r}: {way}")
 
 

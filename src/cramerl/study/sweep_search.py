@@ -104,9 +104,8 @@ class Search:
             tried, space = self._tried.setdefault(place, []), self._space_of(place)
             count = min(self._batch - len(tried) % self._batch, self._most - len(tried))
             if count > 0 and space:
-                number = len(tried) // self._batch
                 history = list(zip(tried, self.scores(place), strict=True))
-                tried += suggest(space, history, count, [self._seed, number])
+                tried += suggest(space, history, count, [self._seed, len(tried)])
                 more = True
         if more:
             self._write()
