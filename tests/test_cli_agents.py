@@ -13,7 +13,8 @@ from cramerl.study.config import TrainConfig
 from cramerl.study.progress import progress_display
 from cramerl.study.training import Status
 
-TINY = ["--preset", "smoke", "--hidden-units", "8", "--num-atoms", "11", "--steps", "600"]
+SMALL = ["--preset", "smoke", "--hidden-units", "8", "--steps", "600"]
+TINY = [*SMALL, "--num-atoms", "11"]  # which dqn has not
 
 
 def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -147,7 +148,7 @@ def test_ctrl_c_and_resume_write_what_an_uninterrupted_run_writes(tmp_path):
 
 def test_a_loss_that_is_not_finite(tmp_path):
     """The loop is real; only the settings are mad."""
-    result = run("train", "dqn", "CartPole-v1", *TINY, "--out", str(tmp_path / "run"), "--learning-rate", "1e30")
+    result = run("train", "dqn", "CartPole-v1", *SMALL, "--out", str(tmp_path / "run"), "--learning-rate", "1e30")
     assert result.returncode == 1, result.stderr
     assert "cramerl: the loss is not finite at update" in result.stderr
     assert "Traceback" not in result.stderr
@@ -155,7 +156,7 @@ def test_a_loss_that_is_not_finite(tmp_path):
 
 def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
     rates = ["--learning-rates", "1e-3,1e30", "--checkpoints", "weights"]
-    result = run("train", "dqn", "CartPole-v1", *TINY, *rates, "--out", "run", cwd=tmp_path)
+    result = run("train", "dqn", "CartPole-v1", *SMALL, *rates, "--out", "run", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "lost lane 1 (learning_rate 1e+30, seed 0): the loss is not finite at update" in result.stderr
     assert "2 lanes were trained: 0 (learning_rate 0.001, seed 0), 1 (learning_rate 1e+30, seed 0)" in result.stdout
@@ -181,6 +182,10 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
         (["train", "s51", "CartPole-v1", "--num-envs", "0"], "num_envs must be an integer >= 1 and <= 65536, got 0"),
         (["train", "s51", "CartPole-v1", "--v-min", "-1e1", "--v-max", "-20"], "v_min must be less than v_max, got"),
         (["train", "s51", "CartPole-v1", "--double-q", "maybe"], "double_q must be true or false, got 'maybe'"),
+        (
+            ["train", "dqn", "CartPole-v1", "--mean-weight", "0.1"],
+            "cramerl: mean_weight is a setting of s51, u51, and would be ignored by dqn: leave it out",
+        ),
         (["train", "s51", "CartPole-v1", "--network", "resnet"], "network must be one of auto, nature"),
         (["train", "s51", "CartPole-v1", "--batchsize", "3"], "--batchsize 3; did you mean --batch-size?"),
         (["train", "s51", "CartPole-v1", "--preset", "smoke", "--config", "x.json"], "not allowed with argument"),
@@ -234,20 +239,25 @@ def test_settings_printed_are_settings_read(tmp_path):
         "--hidden-units",
         "3,4",
     ]
-    printed = run("train", "qr", "pong", "--preset", "machado", *changes, "--print-config", cwd=tmp_path)
+    printed = run("train", "c51", "pong", "--preset", "machado", *changes, "--print-config", cwd=tmp_path)
     assert printed.returncode == 0, printed.stderr
     config = json.loads(printed.stdout)
     assert config["double_q"] is True
     assert config["clip_rewards"] is config["life_loss_ends"] is False
     assert (config["v_min"], config["hidden_units"], config["sticky"]) == (-10.0, [3, 4], 0.25)
     (tmp_path / "settings.json").write_text(printed.stdout)
-    again = run("train", "qr", "pong", "--config", "settings.json", "--print-config", cwd=tmp_path)
+    again = run("train", "c51", "pong", "--config", "settings.json", "--print-config", cwd=tmp_path)
     assert again.stdout == printed.stdout
-    changed = run("train", "qr", "qbert", "--config", "settings.json", "--seed", "3", "--print-config", cwd=tmp_path)
+    changed = run("train", "c51", "qbert", "--config", "settings.json", "--seed", "3", "--print-config", cwd=tmp_path)
     assert json.loads(changed.stdout) == config | {"env": "qbert", "seed": 3}
-    other = run("train", "c51", "qbert", "--config", "settings.json", "--print-config", cwd=tmp_path)
+    other = run("train", "qr", "qbert", "--config", "settings.json", "--print-config", cwd=tmp_path)
     assert other.returncode == 2
-    assert "AGENT must be qr, as in settings.json" in other.stderr
+    assert "AGENT must be c51, as in settings.json" in other.stderr
+    ignored = run(
+        "train", "c51", "pong", "--config", "settings.json", "--mean-weight", "1", "--print-config", cwd=tmp_path
+    )
+    assert ignored.returncode == 2
+    assert "mean_weight is a setting of s51, u51, and would be ignored by c51" in ignored.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cramerl.study.config import AGENTS, TrainConfig, parse_setting, setting_types
+from cramerl.study.config import AGENTS, ONLY_FOR, TrainConfig, parse_setting, setting_types
 from cramerl.study.presets import PRESETS, default_preset, preset
 
 FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
@@ -159,6 +159,48 @@ def test_a_change_that_is_no_setting():
         preset("paper", "s51", "pong", learning_rat=1.0)
 
 
+def _ignored(name: str, meant: str, agent: str) -> str:
+    return f"{name} is a setting of {meant}, and would be ignored by {agent}: leave it out"
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "value", "meant"),
+    [
+        ("dqn", "mean_weight", 0.1, "s51, u51"),
+        ("dqn", "num_atoms", 51, "c51, s51, u51, qr, hl_gauss"),  # the default too: it says something that is not so
+        ("dqn", "base_law", "zero", "u51"),
+        ("c51", "mass_penalty", 1.0, "s51"),
+        ("u51", "mass_penalties", (1.0, 2.0), "s51"),
+        ("qr", "v_max", 5.0, "c51, s51, u51, hl_gauss"),
+        ("s51", "dqn_loss", "squared", "dqn"),
+    ],
+)
+def test_a_setting_that_the_agent_has_not(agent, name, value, meant):
+    with pytest.raises(ValueError, match=f"^{re.escape(_ignored(name, meant, agent))}$"):
+        preset("classic", agent, "CartPole-v1", **{name: value})
+    for other in meant.split(", "):
+        assert getattr(preset("classic", other, "CartPole-v1", **{name: value}), name) == value
+
+
+def test_settings_that_were_written_may_have_what_the_agent_has_not():
+    """Records hold all settings, and older ones were made when such were taken and ignored."""
+    written = TrainConfig(agent="dqn").to_json() | {"mean_weight": 0.1, "v_max": 7.0}
+    config = TrainConfig.from_json(written)
+    assert (config.mean_weight, config.v_max) == (0.1, 7.0)
+    assert dataclasses.replace(config, steps=7).mean_weight == 0.1
+
+
+def test_an_agent_has_the_settings_that_its_head_reads():
+    from cramerl.deep.heads import HEADS
+
+    support = {"num_atoms", "v_min", "v_max"}
+    for agent, head in HEADS.items():
+        read = {field.name for field in dataclasses.fields(head)}
+        read = read - {"support"} | (support if "support" in read else set())
+        assert {name for name, agents in ONLY_FOR.items() if agent in agents} - {"mass_penalties"} == read
+    assert set(HEADS) == set(AGENTS)
+
+
 BAD = [
     ("agent", "s52", "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got 's52'"),
     ("agent", None, "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got None"),
@@ -211,7 +253,7 @@ def test_bad_values_get_a_sentence(name, value, sentence):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"agent": "c51", "mass_penalties": (1.0,)}, "mass_penalties are of the agent s51, got (1.0,) for c51"),
+        ({"agent": "c51", "mass_penalties": (1.0,)}, _ignored("mass_penalties", "s51", "c51")),
         ({"lanes": 1366, "learning_rates": (1, 2, 3)}, "lanes must be at most 4096 in all, got 4098"),
         ({"seed": 2**31 - 1, "lanes": 2}, f"seed must be at most {2**31 - 2} with 2 lanes, got {2**31 - 1}"),
     ],
@@ -367,7 +409,7 @@ def test_settings_survive_json(values):
         or (values.get("mass_penalties") and values.get("agent", "s51") != "s51")
     )
     if refused:
-        with pytest.raises(ValueError, match=r"must be (less than|at most)|mass_penalties are of the agent s51"):
+        with pytest.raises(ValueError, match=r"must be (less than|at most)|mass_penalties is a setting of s51"):
             TrainConfig(**values)
         return
     config = TrainConfig(**values)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from lenient import lenient
 from study_runs import change_config, write_run
-from test_cli_agents import TINY
+from test_cli_agents import SMALL, TINY
 from watch_recordings import ATOMS, make_recording
 
 from cramerl.cli import main
@@ -258,7 +258,7 @@ def test_training_says_how_to_look_at_it(trained, tmp_path):
     root, said = trained
     (line,) = (line for line in said.splitlines() if "cramerl watch" in line)
     assert line.endswith(f"cramerl watch {root}/s51; with its curve on a page: cramerl report {root}/s51")
-    bare = run("train", "dqn", "CartPole-v1", *TINY, "--checkpoints", "none", "--out", tmp_path / "bare")
+    bare = run("train", "dqn", "CartPole-v1", *SMALL, "--checkpoints", "none", "--out", tmp_path / "bare")
     assert "cramerl watch" not in bare[1]
 
 

@@ -155,7 +155,18 @@ def test_settings_go_to_the_agents_that_have_them():
         agents, colon, _ = setting.metadata["help"].partition(": ")
         if colon and setting.metadata["group"] == "head":
             assert ONLY_FOR[setting.name] == tuple(agents.split(", "))
-    assert set(ONLY_FOR) <= set(AXES)
+    assert set(ONLY_FOR) - {"mass_penalties"} <= set(AXES)
+
+
+def test_what_an_older_run_has_and_its_agent_has_not_is_no_flag(tmp_path):
+    """Where a run begins anew from its own settings."""
+    from cramerl.cli_agents import _settings
+
+    config = dataclasses.replace(preset("smoke", "dqn", "pong", checkpoints="none"), v_max=7.0, mean_weight=0.1)
+    put_run(tmp_path, "pong/dqn", config, 0)
+    (job,) = plan(asked("dqn", "pong", "0", changes={"checkpoints": "none"}), tmp_path).jobs
+    assert job.folder == "pong/dqn"
+    assert identity(_settings(cli._parse(job.arguments))) == identity(config)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +174,7 @@ def test_settings_go_to_the_agents_that_have_them():
     [
         (
             {"agents": "dqn", "axes": {"mass_penalty": (1.0, 2.0)}},
-            "mass_penalty is a setting of s51, and agents are dqn",
+            "mass_penalty is a setting of s51, and would be ignored by dqn: leave it out",
         ),
         ({"axes": {"steps": (1, 2)}}, "steps must have one value in a sweep, got 1,2"),
         ({"axes": {"discount": (0.9, 0.9)}}, "discount must have values that differ, got 0.9,0.9"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from cramerl.study.config import TrainConfig, parse_setting, setting_types
+from cramerl.study.config import TrainConfig, parse_setting, require_concerned, setting_types
 from cramerl.study.lanes import lost_lanes, named_lanes
 from cramerl.study.presets import PRESETS, preset
 
@@ -129,7 +129,8 @@ def _add_train(commands: Any) -> None:
         description="Train an agent. Every setting has a flag; what is not given is taken from the preset, which by "
         "default is the one\nthat fits the environment: --print-config shows what comes out. Counts of steps are the "
         "agent's decisions, over all\nparallel environments together. A switch such as --double-q is turned off by "
-        f"--no-double-q.\n\npresets:\n{presets}",
+        "--no-double-q. A setting that\nthe agent does not have, such as --mass-penalty for dqn, is refused.\n\n"
+        f"presets:\n{presets}",
         epilog=TRAIN_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # a new setting must not change what a flag in a script means
@@ -206,6 +207,7 @@ def _settings(options: argparse.Namespace) -> TrainConfig:
     if config.agent != options.agent:
         kept = "whose step size and the like would be kept: start from a preset instead"
         raise ValueError(f"AGENT must be {config.agent}, as in {options.config}, {kept}; got {options.agent}")
+    require_concerned(changes, [config.agent])
     return dataclasses.replace(config, agent=options.agent, env=options.env, **changes)
 
 

@@ -54,7 +54,6 @@ TINY = {
     "double_q": True,
     "eval_episodes": 2,
     "max_episode_steps": 40,
-    "num_atoms": 11,
     "hidden_units": (8,),
 }
 ATARI = {"network": "mlp", "sticky": 0.25, "noop_max": 5, "clip_rewards": True}
@@ -76,7 +75,8 @@ def slow(*values: Any) -> Any:
 
 def settings(name: str, **changes: Any) -> TrainConfig:
     agent, env, own = ENVIRONMENTS[name]
-    return preset("smoke", agent, env, **{**TINY, **own, **changes})
+    atoms = {} if agent == "dqn" else {"num_atoms": 11}
+    return preset("smoke", agent, env, **{**TINY, **atoms, **own, **changes})
 
 
 def train(config: TrainConfig, folder: Path, report: Callable[[Status], None] | None = None) -> Run:

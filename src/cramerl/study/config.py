@@ -10,7 +10,7 @@ import difflib
 import functools
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -24,6 +24,7 @@ ONLY_FOR = {
     "v_min": _ON_ATOMS,
     "v_max": _ON_ATOMS,
     "mass_penalty": ("s51",),
+    "mass_penalties": ("s51",),
     "mass_penalty_scale": ("s51",),
     "normalisation": ("s51",),
     "base_law": ("u51",),
@@ -174,8 +175,8 @@ class TrainConfig:
             object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # the same thing
         if self.seed + self.lanes > 2**31:
             raise ValueError(f"seed must be at most {2**31 - self.lanes} with {self.lanes} lanes, got {self.seed}")
-        if self.mass_penalties and self.agent != "s51":
-            raise ValueError(f"mass_penalties are of the agent s51, got {self.mass_penalties} for {self.agent}")
+        if self.mass_penalties:
+            require_concerned(["mass_penalties"], [self.agent])
         for name in ("learning_rates", "mass_penalties"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name} must differ, got {getattr(self, name)}")
@@ -223,6 +224,19 @@ def setting_types() -> dict[str, Any]:
 def concerns(name: str, agent: str) -> bool:
     """Whether a setting means something to an agent."""
     return agent in ONLY_FOR.get(name, (agent,))
+
+
+def require_concerned(names: Iterable[str], agents: Collection[str]) -> None:
+    """Refuse settings that mean nothing to any of the agents.
+
+    For those that somebody asked for: settings that are read back are all there, whatever the agent.
+    """
+    for name in names:
+        if not any(concerns(name, agent) for agent in agents):
+            meant = ", ".join(ONLY_FOR[name])
+            raise ValueError(
+                f"{name} is a setting of {meant}, and would be ignored by {', '.join(agents)}: leave it out"
+            )
 
 
 def parse_setting(name: str, text: str) -> Any:

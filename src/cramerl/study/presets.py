@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cramerl.study.config import AGENTS, TrainConfig
+from cramerl.study.config import AGENTS, TrainConfig, require_concerned
 
 _ADAM_C51 = {"optimiser": "adam", "learning_rate": 2.5e-4, "optimiser_epsilon": 3.125e-4}  # Bellemare et al. 2017
 _ADAM_S51 = {"optimiser": "adam", "learning_rate": 2.5e-5, "optimiser_epsilon": 3.125e-5}  # the paper, section 5
@@ -98,7 +98,7 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
         name: one of `PRESETS`, or None for the one that fits the environment.
         agent: dqn, c51, s51, u51, qr or hl_gauss.
         env: see `TrainConfig.env`.
-        changes: settings to put in place of the preset's.
+        changes: settings to put in place of the preset's; one that the agent does not have is refused.
 
     Example:
         >>> preset("paper", "s51", "pong").learning_rate
@@ -109,6 +109,7 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
     name = default_preset(env) if name is None else name
     if name not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
+    require_concerned(changes, [agent])
     values = {**_settings(name, agent), **changes}
     return TrainConfig.from_json({"agent": agent, "env": env, "preset": name, **values})
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cramerl.study.config import ONLY_FOR, TrainConfig, concerns
+from cramerl.study.config import TrainConfig, concerns, require_concerned
 from cramerl.study.presets import preset
 
 _DEFAULTS = {setting.name: setting.default for setting in dataclasses.fields(TrainConfig)}
@@ -75,10 +75,7 @@ class Sweep:
                 raise ValueError(f"{name} must have one value in a sweep, got {_listed(values)}")
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} must have values that differ, got {_listed(values)}")
-        for name in (*self.axes, *self.changes):
-            if not any(concerns(name, agent) for agent in self.agents):
-                meant = ", ".join(ONLY_FOR[name])
-                raise ValueError(f"{name} is a setting of {meant}, and agents are {', '.join(self.agents)}")
+        require_concerned((*self.axes, *self.changes), self.agents)
 
 
 class Cell(NamedTuple):
@@ -227,7 +224,8 @@ def train_arguments(config: TrainConfig, out: Path) -> list[str]:
     left_out = {"agent", "env", "preset", *(one for one, several in _LANES.items() if getattr(config, several))}
     for name, default in base.to_json().items():
         value = config.to_json()[name]
-        if name not in left_out and value != default:
+        # An older run may have what its agent has no use for, which would be refused now.
+        if name not in left_out and value != default and concerns(name, config.agent):
             words += [f"--{_dashed(name)}", _word(tuple(value) if isinstance(value, list) else value)]
     return [*words, "--out", str(out)]
 
