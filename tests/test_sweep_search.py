@@ -126,6 +126,40 @@ def test_settings_go_to_the_agents_that_have_them(tmp_path):
     assert preset(None, "dqn", "pong").n_step == 1
 
 
+def test_an_agent_without_what_is_searched_does_not_hurry_the_others(tmp_path):
+    """It is run as it is; the others' second batch waits for the scores of the first."""
+    space, places = {"mass_penalty": (1.0, 10.0)}, [("dqn", "pong"), ("s51", "pong")]
+    made = Search(tmp_path, space, places, [0], trials=6, batch=2, seed=0)
+    asked = Sweep(("dqn", "s51"), ("pong",), (0,))
+    made.sweep(asked)
+    variants = made.sweep(asked).variants
+    assert {place: len(trials) for place, trials in variants.items()} == {places[0]: 1, places[1]: 2}
+    assert (variants[places[0]], made.left) == ([{}], 4)
+
+
+def test_a_dry_run_shows_what_is_tried_first(tmp_path, capfd):
+    out, env = tmp_path / "out", "gym:CartPole-v1"
+    words = ["sweep", str(out), "--agents", "dqn", "--envs", env, "--seeds", "0", "--preset", "smoke"]
+    words += ["--search", "optuna", "--learning-rate", "1e-5..1e-1", "--n-step", "1,3,5", "--batch", "3", "--dry-run"]
+
+    def said(*more: str) -> list[str]:
+        assert cli.main([*words, *more]) == 0
+        return capfd.readouterr().out.splitlines()
+
+    lines = said("--trials", "8")
+    assert lines[0] == "# 3 cells: 0 done, 3 to do"
+    assert lines[1] == "# 3 of 8 trials of the search are chosen; the scores of these will choose the next"
+    assert not out.exists()
+    # The search itself begins with the same, and then the dry run says what is left of them.
+    out.mkdir()
+    space = {name: SPACE[name] for name in ("n_step", "learning_rate")}  # as the command line has them
+    made = Search(out, space, [("dqn", env)], [0], trials=8, batch=3, seed=0)
+    asked = made.sweep(dataclasses.replace(ASKED, envs=(env,), seeds=(0,)))
+    assert lines[2:] == [f"cramerl {' '.join(job.arguments)}" for job in make_plan(asked, out, lambda _: False).jobs]
+    assert said("--trials", "8") == lines
+    assert said("--trials", "3")[1] == "# all 3 trials of the search are chosen"
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -17,6 +17,7 @@ from cramerl.cli_agents import add_setting_flags, integer_from, require_deep_lib
 from cramerl.cli_sweep_ray import Cluster, add_ray_flags, cluster, require_ray_flags, storage_of
 from cramerl.cli_sweep_search import (
     add_search_flags,
+    asked_words,
     parse_range,
     print_best,
     require_search_flags,
@@ -115,7 +116,11 @@ def add_sweep_command(commands: Any) -> None:
         metavar="M",
         help="after so many begin nothing new and stop what runs with checkpoints; the same command goes on later",
     )
-    add("--dry-run", action="store_true", help="print the commands that are left to do, and do nothing")
+    add(
+        "--dry-run",
+        action="store_true",
+        help="print the commands that are left to do (of a search, those known now), and do nothing",
+    )
     add_ray_flags(sweep)
     add_search_flags(sweep)
     add_setting_flags(sweep, _LEFT_OUT)
@@ -146,11 +151,13 @@ def _sweep(options: argparse.Namespace) -> int:
     with cluster(options) as machines:
         storage = storage_of(options)
         search = search_of(options, sweep)
-        now = sweep if search is None else search.sweep(sweep, ask=False)
+        now = sweep if search is None else search.sweep(sweep, keep=False)
         plan = _plan(now, options.out, storage.cells() if storage else ())
         _require_buildable(plan)  # before anything is written
         if options.dry_run:
             print(f"# {_counted(plan)}: {len(plan.done)} done, {len(plan.jobs)} to do")
+            if search is not None:
+                print(f"# {asked_words(search)}")
             for job in plan.jobs:
                 print(shlex.join(["cramerl", *job.arguments]))
             return 0

@@ -95,6 +95,14 @@ def search_of(options: argparse.Namespace, sweep: Sweep) -> Search | None:
     )
 
 
+def asked_words(search: Search) -> str:
+    """How far the choice of what is tried has come."""
+    asked = sum(map(len, search.tried.values()))
+    if not search.left:
+        return f"all {asked} trials of the search are chosen"
+    return f"{asked} of {asked + search.left} trials of the search are chosen; the scores of these will choose the next"
+
+
 def print_best(search: Search) -> None:
     """The best settings that were found so far."""
     for (agent, env), trials in search.tried.items():

@@ -85,29 +85,35 @@ class Search:
         """Settings that were asked for so far."""
         return {place: tuple(self._tried.get(place, [])) for place in self._places}
 
-    def sweep(self, sweep: Sweep, *, ask: bool = True) -> Sweep:
-        """A sweep of what was asked for so far; of the first values there are, where that is nothing yet.
+    @property
+    def left(self) -> int:
+        """How many trials are still to be asked for, everywhere together."""
+        return sum(max(0, self._most - len(self.tried[place])) for place in self._places if self._space_of(place))
+
+    def sweep(self, sweep: Sweep, *, keep: bool = True) -> Sweep:
+        """A sweep of what was asked for so far, a first batch where that is nothing yet.
 
         Args:
             sweep: everything else about it.
-            ask: where nothing was asked for yet, do that.
+            keep: write the first batch down. It follows from the seed alone, so it is the same when asked for again.
         """
-        if ask and not all(self.tried.values()):
-            self.ask()
-        first = {place: [{n: values[0] for n, values in self._space_of(place).items()}] for place in self._places}
-        return dataclasses.replace(sweep, variants={p: trials or first[p] for p, trials in self.tried.items()})
+        self._ask([place for place, trials in self.tried.items() if not trials], keep)
+        return dataclasses.replace(sweep, variants={p: trials or [{}] for p, trials in self.tried.items()})
 
     def ask(self) -> bool:
         """Ask for another batch everywhere, once all trials before have ended; False if there are enough."""
+        return self._ask(self._places, keep=True)
+
+    def _ask(self, places: Sequence[Place], keep: bool) -> bool:
         more = False
-        for place in self._places:
+        for place in places:
             tried, space = self._tried.setdefault(place, []), self._space_of(place)
             count = min(self._batch - len(tried) % self._batch, self._most - len(tried))
             if count > 0 and space:
                 history = list(zip(tried, self.scores(place), strict=True))
                 tried += suggest(space, history, count, [self._seed, len(tried)])
                 more = True
-        if more:
+        if more and keep:
             self._write()
         return more
 
