@@ -1,6 +1,7 @@
 """`cramerl report`, as its user meets it: what is written, said and refused."""
 
 import dataclasses
+import itertools
 import json
 import re
 import subprocess
@@ -249,7 +250,7 @@ def test_scores_are_those_of_the_curves(written, study):
         assert np.array(main["rliable"]["curves"][agent]).shape == (3, 2, 20)
     assert len(main["runs"]) == 24
     (summary,) = summarise(curves)
-    cell = summary.cells[Series("u51", ""), GAMES[0]]
+    cell = summary.cells[Series("u51"), GAMES[0]]
     text = (written[1] / "tables.md").read_text()
     assert f"| {GAMES[0]} | u51 | {interval(bootstrap_interval('mean', cell.scores))} |" in text
     rows = json.loads((written[1] / "dopamine" / "main-Asterix-MinAtar.json").read_text())
@@ -262,16 +263,16 @@ def test_aggregates_are_divided_by_dqn(study):
     scale, notes = normalised(summary)
     assert notes == []
     assert scale.words == "scores divided by the mean score of dqn on the same game"
-    dqn = {env: summary.cells[Series("dqn", ""), env].mean for env in GAMES}
-    ours = [summary.cells[Series("u51", ""), env].scores / dqn[env] for env in GAMES]
-    assert iqm(scale.scores[Series("u51", "")]) == pytest.approx(iqm(ours))
+    dqn = {env: summary.cells[Series("dqn"), env].mean for env in GAMES}
+    ours = [summary.cells[Series("u51"), env].scores / dqn[env] for env in GAMES]
+    assert iqm(scale.scores[Series("u51")]) == pytest.approx(iqm(ours))
 
 
 def test_without_dqn_the_best_agent_is_the_measure(study):
     (summary,) = summarise([curve for curve in read_curves([study / "main"]) if curve.agent != "dqn"])
     scale, _ = normalised(summary)
     assert "of the best agent (dqn has not played them all)" in scale.words
-    assert np.mean(scale.scores[Series("u51", "")][0]) == pytest.approx(1.0)
+    assert np.mean(scale.scores[Series("u51")][0]) == pytest.approx(1.0)
 
 
 def test_comparisons_are_those_that_were_asked_for(study, tmp_path):
@@ -298,10 +299,10 @@ def test_each_rate_is_shown_with_the_best_of_what_else_was_tried(tmp_path):
     for kind, level in (("after", 10.0), ("before", 5.0)):
         write_run(tmp_path / "runs" / kind, level=level, normalisation=kind, learning_rates=(1e-4, 5e-4), lanes=2)
     (summary,) = summarise(read_curves([tmp_path / "runs"]))
-    found = summary.best_along(Series("s51", ""), "Breakout-MinAtar", lambda cell: cell.setting("learning_rate"))
+    found = summary.best_along(Series("s51"), "Breakout-MinAtar", lambda cell: cell.setting("learning_rate"))
     assert [value for value, _ in found] == [1e-4, 5e-4]
     assert all(cell.setting("normalisation") == "after" and cell.tried == 4 for _, cell in found)
-    best = summary.cells[Series("s51", ""), "Breakout-MinAtar"]
+    best = summary.cells[Series("s51"), "Breakout-MinAtar"]
     assert (best.setting("learning_rate"), best.setting("normalisation")) == (5e-4, "after")
 
 
@@ -348,8 +349,8 @@ def test_atari_has_published_scores_beside_it(tmp_path):
     score = final_score(read_curves([tmp_path / "runs" / "c51-pong"])[0])
     (summary,) = summarise(read_curves([tmp_path / "runs"]))
     scale, _ = normalised(summary)
-    assert scale.scores[Series("c51", "")][1] == pytest.approx([(score + 20.7) / (14.6 + 20.7)])
-    assert found["scores"].rows[0][2] == number(summary.cells[Series("dqn", ""), "asterix"].mean)
+    assert scale.scores[Series("c51")][1] == pytest.approx([(score + 20.7) / (14.6 + 20.7)])
+    assert found["scores"].rows[0][2] == number(summary.cells[Series("dqn"), "asterix"].mean)
 
 
 def test_protocols_are_not_mixed_without_a_word(tmp_path):
@@ -419,6 +420,19 @@ def test_variants_are_compared_with_their_like_and_with_the_plain_agent(tmp_path
         f"{ours} against s51",
         "s51, mean_weight 0.1 against s51",
     ]
+
+
+def test_variants_are_told_apart_by_settings_and_not_by_their_words(tmp_path):
+    folder = "mine, mean_weight 7"  # a name as it may be
+    for agent, weights in itertools.product(("c51", "s51"), ("", folder)):
+        write_run(tmp_path / "runs" / f"{agent}{len(weights)}", agent, lanes=2, initial_weights=weights)
+    made = tables(make_report([tmp_path / "runs"], tmp_path / "out"))
+    alike = f"s51, initial_weights {folder} against c51, initial_weights {folder}"
+    assert alike in [row[0] for row in made["comparisons"].rows]
+    for end in (1, 2):
+        write_run(tmp_path / "close" / str(end), "c51", v_max=20.0 + end / 1e7)
+    made = tables(make_report([tmp_path / "close"], tmp_path / "out-close"))
+    assert [row[1] for row in made["scores"].rows] == ["c51, v_max 20.0000001", "c51, v_max 20.0000002"]
 
 
 def test_variants_of_one_agent_differ_in_colour(tmp_path):

@@ -233,7 +233,7 @@ def test_learning_rates_are_shown_together(page, made):
     point(page, panel(page, "rates"), 0.95)
     place, values = shown(page)
     assert place == f"{GAMES[0]}, learning rate 0.0005"
-    cell = made[1].cells[Series("c51", ""), GAMES[0]]
+    cell = made[1].cells[Series("c51"), GAMES[0]]
     assert values["c51"].startswith(f"{cell.mean:,.0f}")
     assert set(values) == set(LEVELS)
 

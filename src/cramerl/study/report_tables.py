@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl.study.anchors import anchors_for, atari_game
-from cramerl.study.config import concerns
 from cramerl.study.curves import Curve, area_under_curve, last_rows
 from cramerl.study.statistics import Interval, bootstrap_interval
 from cramerl.study.summaries import Cell, Normalised, Series, Summary
@@ -95,17 +94,12 @@ def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
     for first, second in [*wanted, *((one, one) for one in agents)]:
         others = [one for one in summary.series if one.agent == second]
         for one in (one for one in summary.series if one.agent == first):
-            alike = [other for other in others if _shared(one, second) == _shared(other, first)]
+            alike = [other for other in others if one.shared_with(second) == other.shared_with(first)]
             plain = [other for other in others if not other.variant]
             found = dict.fromkeys(other for other in [*alike, *plain] if other != one)
             if not found and first != second and len(others) == 1:
                 found = dict.fromkeys(others)
             yield from ((one, other) for other in found)
-
-
-def _shared(series: Series, agent: str) -> set[str]:
-    """What sets a series apart, but for settings that another agent has not."""
-    return {words for words in series.variant.split(", ") if words and concerns(words.partition(" ")[0], agent)}
 
 
 def _scores(summary: Summary, seed: int) -> Table:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl.study.anchors import RANDOM_HUMAN, atari_game
-from cramerl.study.config import AGENTS, TrainConfig
+from cramerl.study.config import AGENTS, TrainConfig, concerns
 from cramerl.study.curves import Curve, Study, common_steps, final_score
 from cramerl.study.protocols import Protocol
 from cramerl.study.statistics import normalise
@@ -25,10 +25,27 @@ _FEW_SEEDS = 5  # below it a bootstrap has hardly anything to draw from
 
 
 class Series(NamedTuple):
-    """What goes by one name in tables and figures: an agent, and in words what sets it apart from its variants."""
+    """What goes by one name in tables and figures: an agent, and what sets it apart from its variants.
+
+    Attributes:
+        agent: its agent.
+        settings: names and values, by name.
+        protocol: in words, where runs of several protocols stand beside each other.
+    """
 
     agent: str
-    variant: str
+    settings: tuple[tuple[str, Any], ...] = ()
+    protocol: str = ""
+
+    @property
+    def variant(self) -> str:
+        """What sets it apart, in words; nothing for the plain agent."""
+        words = [f"{name} {_word(value)}" for name, value in self.settings]
+        return ", ".join(filter(None, [*words, self.protocol]))
+
+    def shared_with(self, agent: str) -> tuple[dict[str, Any], str]:
+        """What sets it apart, but for settings that another agent has not."""
+        return {name: value for name, value in self.settings if concerns(name, agent)}, self.protocol
 
     @property
     def label(self) -> str:
@@ -215,7 +232,7 @@ def full_table(summary: Summary, games: list[str]) -> tuple[list[str], list[Seri
 
 def _reference_scale(summary: Summary) -> tuple[dict[str, tuple[float, float]], str, list[str]]:
     """By game (0, mean score of DQN), or of the best agent if DQN has not played everything."""
-    dqn = Series("dqn", "")
+    dqn = Series("dqn")
     has_dqn = all((dqn, env) in summary.cells for env in summary.games)
     scale, notes = {}, []
     for env in summary.games:
@@ -296,10 +313,9 @@ def _series(curves: list[Curve], protocols: set[Protocol]) -> dict[int, Series]:
     series = {}
     for curve in curves:
         mine = curve.learned_with.items()
-        named = {n: v for n, v in mine if ((curve.agent, n) in differ or n in _OWN) and v != _DEFAULTS[n]}
-        words = [f"{name} {_word(value)}" for name, value in named.items()]
-        words += [curve.protocol.difference(protocols)] if len(protocols) > 1 else []
-        series[id(curve)] = Series(curve.agent, ", ".join(words))
+        named = ((n, v) for n, v in mine if ((curve.agent, n) in differ or n in _OWN) and v != _DEFAULTS[n])
+        protocol = curve.protocol.difference(protocols) if len(protocols) > 1 else ""
+        series[id(curve)] = Series(curve.agent, tuple(named), protocol)
     return series
 
 
@@ -307,7 +323,8 @@ def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
-        return f"{value:g}"
+        short = f"{value:g}"
+        return short if float(short) == value else str(value)  # two values must not go by one name
     return "-".join(map(str, value)) if isinstance(value, tuple) else str(value) or "none"
 
 
