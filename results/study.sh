@@ -9,23 +9,24 @@ cd "$(dirname "$0")/.."
 FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
 GAMES=$FOUR,Pong-misc # whose pictures are nine times as large, and whose runs take about as much longer
 AGENTS=dqn,c51,s51,u51,qr
+plain="--base-law uniform --mean-weight 0" # U51 without what the preset has now, and what is tried in `means`
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} --minutes ${MINUTES:-100000}"
 
 for part in ${*:-rates report penalties variants means settings atari}; do
     case $part in
     rates) # which learning rate, with seeds of its own
         cramerl sweep results/minatar-rates --agents $AGENTS --envs $GAMES --seeds 1000-1002 \
-            --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 1e6 $common
+            --learning-rates 3e-5,1e-4,3e-4,1e-3 $plain --steps 1e6 $common
         # S51 is at its best at the lower edge in two games
         cramerl sweep results/minatar-rates --agents s51 --envs SpaceInvaders-MinAtar,Seaquest-MinAtar --seeds 1000-1002 \
             --learning-rates 1e-5,3e-5 --steps 1e6 $common ;;
     report) # fresh seeds at the chosen rates
         cramerl sweep results/minatar --agents $AGENTS --envs $GAMES --seeds 0-11 --best-of results/minatar-rates \
-            --steps 2e6 $common ;;
+            $plain --steps 2e6 $common ;;
     penalties) # the paper's sweep of lambda, in both conventions and both normalisations
         cramerl sweep results/minatar-penalties --agents s51 --envs Breakout-MinAtar,Asterix-MinAtar --seeds 2000-2002 \
             --mass-penalties 0,0.25,1,10,20,100 --mass-penalty-scale orthonormal,total --normalisation after,before \
-            --steps 1e6 $common ;;
+            --learning-rate 1e-4 --steps 1e6 $common ;;
     variants) # how far U51 can be taken
         cramerl sweep results/minatar-u51 --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
             --seeds 3000-3002 --learning-rates 1e-4,3e-4 --base-law uniform,zero --mean-weight 0,0.1,1 --steps 1e6 $common ;;
@@ -38,11 +39,11 @@ for part in ${*:-rates report penalties variants means settings atari}; do
         cramerl sweep results/minatar-settings --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
             --seeds 5000-5002 --base-law zero --mean-weight 0.1 --learning-rates 1e-4,3e-4 --n-step 1,3 \
             --optimiser-epsilon 1e-8,3.125e-4 --v-max 10,30 --steps 1e6 $common ;;
-    atari) # the paper's figure: ten million frames of each game, two at once so that one is made while the other learns; one
+    atari) # the paper's figure: ten million frames of each game, three at once so that one is made while others learn; one
         # iteration, for environments begin anew with each, and 128 of them would do so before an episode of Pong is over
         cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
             --seeds 0 --preset paper --num-envs 128 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 \
-            --checkpoints weights --jobs "${ATARI_JOBS:-2}" --minutes "${MINUTES:-100000}" ;;
+            --checkpoints weights --jobs "${ATARI_JOBS:-3}" --minutes "${MINUTES:-100000}" ;;
     *) echo "parts are rates, report, penalties, variants, means, settings and atari; got $part" >&2; exit 2 ;;
     esac
 done

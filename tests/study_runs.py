@@ -22,8 +22,9 @@ def write_run(
     steps: int = 1000,
     **settings: Any,
 ) -> Path:
-    """A run, or the lanes of one, whose returns rise to about ``level``; every row has two episodes."""
-    config = preset(None, agent, env, **{"steps": steps, "min_replay_steps": 1, **settings})
+    """A run, or the lanes of one, whose returns rise to about ``level``; every row has two episodes; u51 is plain."""
+    plain = {"base_law": "uniform", "mean_weight": 0.0} if agent == "u51" else {}
+    config = preset(None, agent, env, **{"steps": steps, "min_replay_steps": 1, **plain, **settings})
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config.to_json()))
     (folder / "versions.json").write_text(json.dumps({"cramerl": "0.0", "device": "cpu: cpu"}))

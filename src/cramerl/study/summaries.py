@@ -18,7 +18,7 @@ from cramerl.study.statistics import normalise
 Array = NDArray[np.float64]
 # Settings whose values are tried out: tables take the best, figures show all.
 SWEPT = ("learning_rate", "mass_penalty", "mass_penalty_scale", "normalisation")
-# Settings that make another agent of it, and that no preset has.
+# Settings that make another agent of it, whatever a preset has.
 _OWN = ("base_law", "mean_weight")
 _DEFAULTS = {setting.name: setting.default for setting in fields(TrainConfig)}
 _FEW_SEEDS = 5  # below it a bootstrap has hardly anything to draw from

@@ -1,0 +1,55 @@
+"""What results/ says of itself: its commands make what is there, and presets are what it chose."""
+
+import itertools
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cramerl.cli import main
+from cramerl.study.curves import final_score, read_curves
+from cramerl.study.presets import preset
+
+RESULTS = Path(__file__).parents[1] / "results"
+RECORDS = sorted(RESULTS.glob("*/sweep.json"))
+GAMES = ("Asterix-MinAtar", "Breakout-MinAtar", "Seaquest-MinAtar", "SpaceInvaders-MinAtar")
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.parent.name)
+def test_recorded_commands_make_the_cells_that_are_there(record, monkeypatch, capsys):
+    # A preset that changes makes them other commands.
+    monkeypatch.chdir(RESULTS.parent)
+    asked = set()
+    for command in json.loads(record.read_text())["commands"]:
+        _, *words = shlex.split(command)
+        assert main([*words, "--dry-run"]) == 0
+        summary, *left = capsys.readouterr().out.splitlines()
+        assert f"{len(left)} to do" in summary
+        assert not any((Path(shlex.split(line)[-1]) / "weights.json").exists() for line in left)
+        value = dict(itertools.pairwise(words))
+        asked |= set(itertools.product(value["--agents"].split(","), value["--envs"].split(",")))
+    configs = [json.loads(path.read_text()) for path in record.parent.glob("*/*/config.json")]
+    assert {(config["agent"], config["env"]) for config in configs} <= asked
+
+
+@pytest.mark.parametrize(
+    ("agent", "sweep"),
+    [("dqn", "rates"), ("c51", "rates"), ("s51", "rates"), ("u51", "means"), ("qr", "rates")],
+)
+def test_minatar_preset_has_the_rate_that_did_best_over_the_games(agent, sweep):
+    rates: dict[float, dict[str, float]] = {}
+    for game in GAMES:
+        found: dict[float, list[float]] = {}
+        for curve in read_curves([RESULTS / f"minatar-{sweep}" / game]):
+            if curve.agent == agent:
+                found.setdefault(curve.settings["learning_rate"], []).append(final_score(curve))
+        best = max(map(np.mean, found.values()))
+        for rate, scores in found.items():
+            rates.setdefault(rate, {})[game] = float(np.mean(scores) / best)
+    over_games = {rate: np.mean(list(shares.values())) for rate, shares in rates.items() if len(shares) == len(GAMES)}
+    config = preset("minatar", agent, GAMES[0])
+    assert config.learning_rate == max(over_games, key=over_games.__getitem__)
+    if agent == "u51":
+        assert (config.base_law, config.mean_weight) == ("zero", 0.1)
