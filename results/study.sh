@@ -3,25 +3,24 @@
 # again to go on, with more seeds, games or steps to extend it. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8,
 # see docs/sweeps.md); MINUTES is the time for each sweep.
 #
-#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|atari ...]
+#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|atari|pong ...]
 set -eu
 cd "$(dirname "$0")/.."
 FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
-GAMES=$FOUR,Pong-misc # whose pictures are nine times as large, and whose runs take about as much longer
 AGENTS=dqn,c51,s51,u51,qr
-plain="--base-law uniform --mean-weight 0" # U51 without what the preset has now, and what is tried in `means`
+plain="--base-law uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} --minutes ${MINUTES:-100000}"
 
-for part in ${*:-rates report penalties variants means settings atari}; do
+for part in ${*:-rates report penalties variants means settings atari pong}; do
     case $part in
     rates) # which learning rate, with seeds of its own
-        cramerl sweep results/minatar-rates --agents $AGENTS --envs $GAMES --seeds 1000-1002 \
+        cramerl sweep results/minatar-rates --agents $AGENTS --envs $FOUR --seeds 1000-1002 \
             --learning-rates 3e-5,1e-4,3e-4,1e-3 $plain --steps 1e6 $common
         # S51 is at its best at the lower edge in two games
         cramerl sweep results/minatar-rates --agents s51 --envs SpaceInvaders-MinAtar,Seaquest-MinAtar --seeds 1000-1002 \
             --learning-rates 1e-5,3e-5 --steps 1e6 $common ;;
     report) # fresh seeds at the chosen rates
-        cramerl sweep results/minatar --agents $AGENTS --envs $GAMES --seeds 0-11 --best-of results/minatar-rates \
+        cramerl sweep results/minatar --agents $AGENTS --envs $FOUR --seeds 0-11 --best-of results/minatar-rates \
             $plain --steps 2e6 $common ;;
     penalties) # the paper's sweep of lambda, in both conventions and both normalisations
         cramerl sweep results/minatar-penalties --agents s51 --envs Breakout-MinAtar,Asterix-MinAtar --seeds 2000-2002 \
@@ -35,15 +34,21 @@ for part in ${*:-rates report penalties variants means settings atari}; do
             --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 1e6 $common
         cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds 0-11 --base-law zero --mean-weight 0.1 \
             --best-of results/minatar-means --beside --steps 2e6 $common ;;
-    settings) # what else U51 gains from: several steps at once, Adam's epsilon, a wider support
-        cramerl sweep results/minatar-settings --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
-            --seeds 5000-5002 --base-law zero --mean-weight 0.1 --learning-rates 1e-4,3e-4 --n-step 1,3 \
-            --optimiser-epsilon 1e-8,3.125e-4 --v-max 10,30 --steps 1e6 $common ;;
+    settings) # what else U51 gains from: a wider support (of atoms twice as far apart) and several steps at
+        # once, then Adam's epsilon
+        tried="cramerl sweep results/minatar-settings --agents u51 --envs $FOUR --seeds 5000-5002 --base-law zero --mean-weight 0.1"
+        $tried --learning-rate 1e-4 --n-step 1,3 --v-max 10,30 --steps 1e6 $common
+        $tried --learning-rate 1e-4 --optimiser-epsilon 1e-8,3.125e-4 --beside --steps 1e6 $common ;;
     atari) # the paper's figure: ten million frames of each game, three at once so that one is made while others learn; one
         # iteration, for environments begin anew with each, and 128 of them would do so before an episode of Pong is over
         cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
             --seeds 0 --preset paper --num-envs 128 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 \
             --checkpoints weights --jobs "${ATARI_JOBS:-3}" --minutes "${MINUTES:-100000}" ;;
-    *) echo "parts are rates, report, penalties, variants, means, settings and atari; got $part" >&2; exit 2 ;;
+    pong) # as rates and report: gymnax's game, whose pictures are nine times as large and fill a GPU
+        cramerl sweep results/minatar-rates --agents $AGENTS --envs Pong-misc --seeds 1000-1002 \
+            --learning-rates 3e-5,1e-4,3e-4,1e-3 $plain --steps 1e6 $common
+        cramerl sweep results/minatar --agents $AGENTS --envs Pong-misc --seeds 0-11 --best-of results/minatar-rates \
+            $plain --steps 2e6 $common ;;
+    *) echo "parts are rates, report, penalties, variants, means, settings, atari and pong; got $part" >&2; exit 2 ;;
     esac
 done
