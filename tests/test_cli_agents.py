@@ -189,7 +189,10 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
         (["train", "s51", "CartPole-v1", "--network", "resnet"], "network must be one of auto, nature"),
         (["train", "s51", "CartPole-v1", "--batchsize", "3"], "--batchsize 3; did you mean --batch-size?"),
         (["train", "s51", "CartPole-v1", "--preset", "smoke", "--config", "x.json"], "not allowed with argument"),
-        (["train", "s51", "CartPole-v1", "--config", "x.json"], "No such file or directory: 'x.json'"),
+        (
+            ["train", "s51", "CartPole-v1", "--config", "x.json"],
+            "--config must be a file of settings, x.json cannot be read: No such file or directory",
+        ),
         (["train", "s51", "CartPole-v1", "--track", "wandb"], "wandb is not installed"),
         (["resume", "nowhere"], "nowhere has no config.json"),
         (["play", "nowhere"], "nowhere has no config.json"),

@@ -182,6 +182,24 @@ def test_a_setting_that_the_agent_has_not(agent, name, value, meant):
         assert getattr(preset("classic", other, "CartPole-v1", **{name: value}), name) == value
 
 
+@pytest.mark.parametrize(("name", "value"), [("sticky", 0.25), ("noop_max", 30), ("life_loss_ends", False)])
+def test_a_setting_that_the_environment_has_not(name, value):
+    words = f"{name} is a setting of Atari games, and would be ignored by CartPole-v1: leave it out"
+    with pytest.raises(ValueError, match=f"^{words}$"):
+        preset("classic", "dqn", "CartPole-v1", **{name: value})
+    assert getattr(preset(None, "dqn", "ALE/Pong-v5", **{name: value}), name) == value
+    assert preset("machado", "dqn", "CartPole-v1").sticky == 0.25  # a preset may say more than is heeded
+
+
+def test_one_value_beside_several_of_it():
+    with pytest.raises(
+        ValueError, match=r"^learning_rate and learning_rates must not both be given, got 5.0 and \(1.0, 2.0\)$"
+    ):
+        preset("smoke", "dqn", "CartPole-v1", learning_rate=5.0, learning_rates=(1.0, 2.0))
+    with pytest.raises(ValueError, match=r"^mass_penalty and mass_penalties must not both"):
+        preset("smoke", "s51", "CartPole-v1", mass_penalty=5.0, mass_penalties=(1.0, 2.0))
+
+
 def test_settings_that_were_written_may_have_what_the_agent_has_not():
     """Records hold all settings, and older ones were made when such were taken and ignored."""
     written = TrainConfig(agent="dqn").to_json() | {"mean_weight": 0.1, "v_max": 7.0}

@@ -422,6 +422,19 @@ def test_variants_are_compared_with_their_like_and_with_the_plain_agent(tmp_path
     ]
 
 
+def test_rates_are_named_where_an_agent_has_several(tmp_path):
+    for rate, settings in ((1e-4, {}), (3e-5, {"mean_weight": 0.1})):
+        write_run(tmp_path / "runs" / str(rate), lanes=2, learning_rate=rate, **settings)
+    scores = tables(make_report([tmp_path / "runs"], tmp_path / "out"))["scores"]
+    assert scores.columns[-1] == "setting"
+    assert [row[-1] for row in scores.rows] == [
+        "learning_rate 0.0001, lambda 10, after",
+        "learning_rate 3e-05, lambda 10, after",
+    ]
+    write_run(tmp_path / "one" / "a", lanes=2)
+    assert tables(make_report([tmp_path / "one"], tmp_path / "other"))["scores"].columns[-1] == "steps"
+
+
 def test_variants_are_told_apart_by_settings_and_not_by_their_words(tmp_path):
     folder = "mine, mean_weight 7"  # a name as it may be
     for agent, weights in itertools.product(("c51", "s51"), ("", folder)):

@@ -158,6 +158,27 @@ def test_settings_go_to_the_agents_that_have_them():
     assert set(ONLY_FOR) - {"mass_penalties"} <= set(AXES)
 
 
+def test_settings_that_change_nothing_make_no_other_runs(tmp_path):
+    with pytest.raises(ValueError, match=r"^replay_on must have one value in a sweep"):
+        asked(axes={"replay_on": ("host", "device")})
+    with pytest.raises(
+        ValueError, match=r"^sticky is a setting of Atari games, and would be ignored by Breakout-MinAtar:"
+    ):
+        asked(axes={"sticky": (0.0, 0.25)})
+    both = asked("dqn", f"{GAME},pong", "0", axes={"sticky": (0.0, 0.25)})
+    folders = {cell.folder for cell in plan(both, tmp_path).cells}
+    assert folders == {f"{GAME}/dqn__seed-0", "pong/dqn__seed-0__sticky-0", "pong/dqn__seed-0__sticky-0.25"}
+    put_plan(asked("dqn", changes={"replay_on": "host"}), tmp_path)
+    assert plan(asked("dqn", changes={"replay_on": "device"}), tmp_path).jobs == []
+
+
+def test_a_run_of_a_preset_that_is_gone_begins_anew(tmp_path):
+    config = dataclasses.replace(preset("smoke", "dqn", "pong", checkpoints="none"), preset="gone")
+    put_run(tmp_path, "pong/dqn", config, 0)
+    (job,) = plan(asked("dqn", "pong", "0", changes={"checkpoints": "none"}), tmp_path).jobs
+    assert job.arguments[3:5] == ["--preset", "paper"]
+
+
 def test_what_an_older_run_has_and_its_agent_has_not_is_no_flag(tmp_path):
     """Where a run begins anew from its own settings."""
     from cramerl.cli_agents import _settings
@@ -343,6 +364,9 @@ def test_other_settings_beside_are_cells_of_their_own(tmp_path):
     record = read_record(tmp_path)
     assert record["axes"] == {"learning_rate": [0.001, 0.002], "mean_weight": [0.0, 0.1]}
     assert record["chosen"] == choices
+    # A cell that was there before says what sets it apart now.
+    there = {cell["folder"]: cell["settings"] for cell in record["cells"]}
+    assert there[f"{GAME}/u51__seeds-0-1"] == {"learning_rate": 0.001, "mean_weight": 0.0}
     assert [plan(sweep, tmp_path).jobs for sweep in (weighted, asked("s51,u51"))] == [[], []]
     with pytest.raises(ValueError, match=r"hidden_units = .* take another folder$"):  # a list of numbers is no axis
         plan(asked("u51", changes={"hidden_units": (3,)}, beside=True), tmp_path)
@@ -469,6 +493,10 @@ if what == "wait":
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     print("ready", flush=True)
     time.sleep(60)
+if what == "deaf":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    print("ready", flush=True)
+    time.sleep(60)
 if what == "stay":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     print("ready", flush=True)
@@ -507,6 +535,12 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path):
         "pong/empty": "the last words",  # status 0, but no run
     }
     assert log_file(tmp_path, "pong/fail").read_text() == "$ cramerl fail\nthe last words\n"
+
+
+def test_a_run_that_is_stopped_before_it_listens_has_not_failed(tmp_path):
+    jobs = [job(tmp_path, "pong/0", "deaf")]
+    state = processes(tmp_path, jobs, wish=lambda: int(ready(tmp_path, jobs)))
+    assert ([job.folder for job in state.left], state.failed) == (["pong/0"], {})
 
 
 def test_when_the_time_is_over_what_runs_is_stopped_and_nothing_begins(tmp_path):
@@ -738,6 +772,7 @@ def test_killed_stopped_and_gone_on_with_is_as_if_nothing_had_happened(sweep_com
         (["--envs", "ALE/Pnog-v5"], "near it: 'pong'"),
         (["--seeds", "9-0"], "such as 0-9 or 0,2,5-7, got '9-0'"),
         (["--preset", "fast"], "preset must be one of paper, icml"),
+        (["--network", "linear,nature,mlp"], "network 'nature' needs pictures"),  # whichever of the values cannot be built
         (["--normalisation", "after,never"], "normalisation must be one of after, before, got 'never'"),
         (
             ["--learning-rate", "1", "--learning-rates", "1,2"],
@@ -767,6 +802,14 @@ def test_bad_input(words, sentence, sweep_command, tmp_path, monkeypatch, capfd)
     assert sentence in said.err.splitlines()[-1]
     assert said.out == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_no_folder(sweep_command, tmp_path, capfd):
+    (tmp_path / "file").write_text("mine")
+    for more in ([], ["--dry-run"]):
+        assert sweep_command(tmp_path / "file", *HOST, *more) == 2
+        assert capfd.readouterr().err == f"cramerl: OUT must be a folder, {tmp_path / 'file'} is a file\n"
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_help_teaches():

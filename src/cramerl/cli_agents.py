@@ -14,9 +14,15 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from cramerl.study.config import TrainConfig, parse_setting, require_concerned, setting_types
+from cramerl.study.config import (
+    TrainConfig,
+    parse_setting,
+    require_concerned,
+    require_one_or_several,
+    setting_types,
+)
 from cramerl.study.lanes import lost_lanes, named_lanes
-from cramerl.study.presets import PRESETS, preset
+from cramerl.study.presets import PRESETS, preset, require_heeded
 
 if TYPE_CHECKING:
     from cramerl.deep.agent import Episode
@@ -203,11 +209,18 @@ def _settings(options: argparse.Namespace) -> TrainConfig:
         return preset(options.preset, options.agent, options.env, **changes)
     from cramerl.study.records import read_object
 
-    config = read_object(options.config, TrainConfig.from_json)
+    try:
+        config = read_object(options.config, TrainConfig.from_json)
+    except OSError as error:
+        raise ValueError(
+            f"--config must be a file of settings, {options.config} cannot be read: {error.strerror}"
+        ) from error
     if config.agent != options.agent:
         kept = "whose step size and the like would be kept: start from a preset instead"
         raise ValueError(f"AGENT must be {config.agent}, as in {options.config}, {kept}; got {options.agent}")
     require_concerned(changes, [config.agent])
+    require_heeded(changes, [options.env])
+    require_one_or_several(changes, config.to_json())
     return dataclasses.replace(config, agent=options.agent, env=options.env, **changes)
 
 

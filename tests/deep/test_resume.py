@@ -31,7 +31,7 @@ from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.host_loop import HostLoop
 from cramerl.study.config import TrainConfig
 from cramerl.study.presets import preset
-from cramerl.study.training import Diverged, Run, Status
+from cramerl.study.training import Diverged, Run, Status, _require_same
 
 # A program that a killed process left half written is compiled anew, with a warning.
 pytestmark = [
@@ -743,3 +743,13 @@ def test_a_checkpoint_goes_on_with_its_own_settings_only(whole, tmp_path):
     (run / "config.json").write_text(json.dumps(changed))
     with pytest.raises(ValueError, match=r"has seed = 5 in config.json, but its checkpoint was made with \d"):
         resume(run, steps=2 * changed["steps"])
+
+
+def test_a_setting_that_there_was_not_when_a_checkpoint_was_made_had_its_default(tmp_path):
+    now = preset("smoke", "u51", "CartPole-v1").to_json()
+    before = {name: value for name, value in now.items() if name not in ("base_law", "mean_weight")}
+    _require_same(now, before, tmp_path)
+    with pytest.raises(
+        ValueError, match=r"has mean_weight = 0\.1 in config\.json, but its checkpoint was made with 0\.0;"
+    ):
+        _require_same(now | {"mean_weight": 0.1}, before, tmp_path)

@@ -34,6 +34,8 @@ ONLY_FOR = {
     "sigma_spacings": ("hl_gauss",),
 }
 """Settings that mean something to some agents only, and to which."""
+LANES = {"learning_rate": "learning_rates", "mass_penalty": "mass_penalties"}
+"""Settings that lanes of one program may differ in, and the setting that has their values."""
 
 
 def _setting(default: Any, group: str, words: str, **bounds: float) -> Any:
@@ -237,6 +239,14 @@ def require_concerned(names: Iterable[str], agents: Collection[str]) -> None:
             raise ValueError(
                 f"{name} is a setting of {meant}, and would be ignored by {', '.join(agents)}: leave it out"
             )
+
+
+def require_one_or_several(changes: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+    """Refuse one value beside several of the same setting, which would be ignored."""
+    for one, several in LANES.items():
+        values = changes.get(several, there.get(several))
+        if one in changes and values:
+            raise ValueError(f"{one} and {several} must not both be given, got {changes[one]!r} and {tuple(values)!r}")
 
 
 def parse_setting(name: str, text: str) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from cramerl.study.config import AGENTS, TrainConfig, require_concerned
+from cramerl.study.config import AGENTS, TrainConfig, require_concerned, require_one_or_several
 
 _ADAM_C51 = {"optimiser": "adam", "learning_rate": 2.5e-4, "optimiser_epsilon": 3.125e-4}  # Bellemare et al. 2017
 _ADAM_S51 = {"optimiser": "adam", "learning_rate": 2.5e-5, "optimiser_epsilon": 3.125e-5}  # the paper, section 5
@@ -87,6 +88,8 @@ _SMOKE = {
     "hidden_units": (16,),
 }
 
+_ATARI_ONLY = ("sticky", "life_loss_ends", "noop_max", "fire_reset", "full_action_space")
+
 PRESETS: dict[str, str] = {
     "paper": "Atari as the paper ran it: epsilon 0.05, not sticky, a lost life ends the return; 200 M frames",
     "icml": "Atari as the C51 paper ran it: as paper, with epsilon 0.01",
@@ -105,7 +108,7 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
         name: one of `PRESETS`, or None for the one that fits the environment.
         agent: dqn, c51, s51, u51, qr or hl_gauss.
         env: see `TrainConfig.env`.
-        changes: settings to put in place of the preset's; one that the agent does not have is refused.
+        changes: settings to put in place of the preset's; one that means nothing to agent or environment is refused.
 
     Example:
         >>> preset("paper", "s51", "pong").learning_rate
@@ -114,11 +117,27 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
     if agent not in AGENTS:
         raise ValueError(f"agent must be one of {', '.join(AGENTS)}, got {agent!r}")
     name = default_preset(env) if name is None else name
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
     require_concerned(changes, [agent])
+    require_heeded(changes, [env])
+    require_one_or_several(changes, {})
     values = {**_settings(name, agent), **changes}
     return TrainConfig.from_json({"agent": agent, "env": env, "preset": name, **values})
+
+
+def heeds(env: str, name: str) -> bool:
+    """Whether a setting means anything to an environment, by its name."""
+    return name not in _ATARI_ONLY or default_preset(env) == "paper"
+
+
+def require_heeded(names: Iterable[str], envs: Collection[str]) -> None:
+    """Refuse settings that none of the environments heeds."""
+    for name in names:
+        if not any(heeds(env, name) for env in envs):
+            raise ValueError(
+                f"{name} is a setting of Atari games, and would be ignored by {', '.join(envs)}: leave it out"
+            )
 
 
 def default_preset(env: str) -> str:

@@ -104,6 +104,11 @@ def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
 
 def _scores(summary: Summary, seed: int) -> Table:
     tried = any(cell.tried > 1 for cell in summary.cells.values())
+    # Rates that differ between games, or between variants, belong to what is compared.
+    used: dict[str, set[str]] = {}
+    for cell in summary.cells.values():
+        used.setdefault(cell.series.agent, set()).add(_setting_words(cell))
+    shown = tried or any(len(words) > 1 for words in used.values())
     rows = []
     for env in summary.games:
         for series in summary.series:
@@ -112,14 +117,14 @@ def _scores(summary: Summary, seed: int) -> Table:
                 continue
             whole = np.mean([area_under_curve(curve, cell.steps) for curve in cell.curves])
             row = [env, series.label, interval(mean_interval(cell, seed)), number(float(whole))]
-            row += [str(len(cell.scores)), f"{cell.steps:,}", *([_setting_words(cell)] if tried else [])]
+            row += [str(len(cell.scores)), f"{cell.steps:,}", *([_setting_words(cell)] if shown else [])]
             rows.append(row)
     columns = ["game", "agent", f"last {share_in_words(summary.share)}", "whole run", "seeds", "steps"]
     note = (
         f"Mean return of the episodes that ended in the last {share_in_words(summary.share)} of the steps, mean over "
         "seeds with its 95 % bootstrap interval (none with one seed); and the mean over the steps of the whole run."
     )
-    return Table("scores", "Scores", columns + (["best setting"] if tried else []), rows, note)
+    return Table("scores", "Scores", columns + (["best setting" if tried else "setting"] if shown else []), rows, note)
 
 
 def _setting_words(cell: Cell) -> str:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl._files import write_json
-from cramerl.study.config import TrainConfig, concerns
+from cramerl.study.config import LANES, TrainConfig, concerns
 from cramerl.study.lanes import LOST, lost_lanes
+from cramerl.study.presets import heeds
 from cramerl.study.records import CONFIG, METRICS, SPEC, TIMING, VERSIONS, WEIGHTS, RunFolder, read_object
 from cramerl.study.sweep_plan import (
     AXES,
@@ -95,8 +96,15 @@ class Plan(NamedTuple):
     varied: dict[str, tuple[Any, ...]]
 
 
+def require_folder(out: Path) -> None:
+    """Refuse what is there and is no folder."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"OUT must be a folder, {out} is a file")
+
+
 def survey(out: Path) -> list[Found]:
     """The cells in the folder of a sweep, whoever made them."""
+    require_folder(Path(out))
     folders = [path.parent for path in sorted(Path(out).glob(f"*/*/{CONFIG}"))]
     return [look_at(folder)._replace(folder=folder.relative_to(out).as_posix()) for folder in folders]
 
@@ -187,6 +195,7 @@ def clear_folder(path: Path) -> None:
 @contextmanager
 def locked(out: Path) -> Iterator[int]:
     """Keep other sweeps out of a folder. The descriptor may be given to children: they then keep it locked too."""
+    require_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     with (out / ".lock").open("w") as file:
         try:
@@ -228,7 +237,7 @@ def write_record(out: Path, plan: Plan, command: str, chosen: list[dict[str, Any
     record = read_record(out)
     commands = [*record["commands"], *([] if command in record["commands"] else [command])]
     axes = {name: [*dict.fromkeys([*record["axes"].get(name, []), *values])] for name, values in plan.varied.items()}
-    cells = {cell["folder"]: cell for cell in record["cells"]}
+    cells = {cell["folder"]: _described(cell, out, plan.varied) for cell in record["cells"]}
     for cell in plan.cells:
         cells[cell.folder] = _cell_record(cell, plan.varied, failed)
     choices = {(choice["agent"], choice["env"], choice["from"]): choice for choice in [*record["chosen"], *chosen]}
@@ -241,10 +250,24 @@ def _cell_record(cell: Cell, varied: Collection[str], failed: Mapping[str, str])
     config = cell.config
     record: dict[str, Any] = {"folder": cell.folder, "agent": config.agent, "env": config.env}
     record |= {"seeds": list(range(config.seed, config.seed + config.lanes)), "steps": config.steps}
-    several = {"learning_rate": list(config.learning_rates), "mass_penalty": list(config.mass_penalties)}
-    names = [name for name in varied if concerns(name, config.agent)]
-    record["settings"] = {name: several.get(name) or getattr(config, name) for name in names}
+    record["settings"] = _apart(config, varied)
     return record | ({"failed": failed[cell.folder]} if cell.folder in failed else {})
+
+
+def _described(record: dict[str, Any], out: Path, varied: Collection[str]) -> dict[str, Any]:
+    """The record of a cell that is not asked for now, with its values of settings that have become axes since."""
+    file = out / record["folder"] / CONFIG
+    known = {name for name in varied if concerns(name, record["agent"]) and heeds(record["env"], name)}
+    if known <= set(record["settings"]) or not file.exists():
+        return record
+    return record | {"settings": _apart(read_object(file, TrainConfig.from_json), varied)}
+
+
+def _apart(config: TrainConfig, varied: Collection[str]) -> dict[str, Any]:
+    """What sets a cell apart: one value of each axis, or those of its lanes."""
+    names = [name for name in varied if concerns(name, config.agent) and heeds(config.env, name)]
+    several = {one: list(getattr(config, name)) for one, name in LANES.items()}
+    return {name: several.get(name) or getattr(config, name) for name in names}
 
 
 def _holders(runs: list[TrainConfig], found: list[Found]) -> tuple[list[tuple[Found, int]], list[TrainConfig]]:

@@ -14,19 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cramerl.study.config import TrainConfig, concerns, require_concerned
-from cramerl.study.presets import preset
+from cramerl.study.config import LANES, TrainConfig, concerns, require_concerned
+from cramerl.study.presets import PRESETS, heeds, preset, require_heeded
 
 _DEFAULTS = {setting.name: setting.default for setting in dataclasses.fields(TrainConfig)}
 # What does not change what is learned: a run that differs in these alone is the same run.
-_FREE = ("steps", "preset", "checkpoints", "tensorboard", "track", "eval_episodes", "eval_epsilon")
+_FREE = ("steps", "preset", "checkpoints", "tensorboard", "track", "replay_on", "eval_episodes", "eval_epsilon")
 _AXIS_GROUPS = ("environment", "learner", "head")
-AXES = tuple(s.name for s in dataclasses.fields(TrainConfig) if s.metadata["group"] in _AXIS_GROUPS)
+AXES = tuple(
+    s.name for s in dataclasses.fields(TrainConfig) if s.metadata["group"] in _AXIS_GROUPS and s.name not in _FREE
+)
 """Settings that may have several values in a sweep."""
-_LANES = {"learning_rate": "learning_rates", "mass_penalty": "mass_penalties"}
 _MOST_SEEDS = 10_000
 Identity = tuple[Any, ...]
-MOST_LANES = 4096
+MOSTLANES = 4096
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Sweep:
     changes: Mapping[str, Any] = field(default_factory=dict)
     preset: str | None = None
     chosen: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    max_lanes: int = MOST_LANES
+    max_lanes: int = MOSTLANES
     variants: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     beside: bool = False
 
@@ -76,6 +77,7 @@ class Sweep:
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} must have values that differ, got {_listed(values)}")
         require_concerned((*self.axes, *self.changes), self.agents)
+        require_heeded((*self.axes, *self.changes), self.envs)
 
 
 class Cell(NamedTuple):
@@ -113,9 +115,9 @@ def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
     """The settings of every run, one seed each; settings that come to the same run count once."""
     runs: dict[Identity, TrainConfig] = {}
     for env, agent in itertools.product(sweep.envs, sweep.agents):
-        changes = {name: value for name, value in sweep.changes.items() if concerns(name, agent)}
+        changes = {name: value for name, value in sweep.changes.items() if concerns(name, agent) and heeds(env, name)}
         changes |= sweep.chosen.get((agent, env), {})
-        axes = {name: values for name, values in sweep.axes.items() if concerns(name, agent)}
+        axes = {name: values for name, values in sweep.axes.items() if concerns(name, agent) and heeds(env, name)}
         variants = sweep.variants.get((agent, env), [{}])
         for variant, values in itertools.product(variants, itertools.product(*axes.values())):
             config = preset(
@@ -130,7 +132,7 @@ def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
 def identity(run: TrainConfig) -> Identity:
     """What makes a run the run it is: all settings, those that change nothing for its agent at their defaults."""
     return tuple(
-        default if name in _FREE or not concerns(name, run.agent) else getattr(run, name)
+        default if name in _FREE or not (concerns(name, run.agent) and heeds(run.env, name)) else getattr(run, name)
         for name, default in _DEFAULTS.items()
     )
 
@@ -171,7 +173,9 @@ def axes_between(runs: Iterable[TrainConfig], there: Iterable[TrainConfig]) -> d
         groups.setdefault((run.agent, run.env), []).append(run)
     found: dict[str, dict[Any, None]] = {}
     for group in groups.values():
-        for name in (n for n in AXES if concerns(n, group[0].agent) and not isinstance(_DEFAULTS[n], tuple)):
+        one = group[0]
+        meant = (n for n in AXES if concerns(n, one.agent) and heeds(one.env, n))
+        for name in (n for n in meant if not isinstance(_DEFAULTS[n], tuple)):
             values = dict.fromkeys(getattr(run, name) for run in group)
             if len(values) > 1:
                 found.setdefault(name, {}).update(values)
@@ -179,7 +183,7 @@ def axes_between(runs: Iterable[TrainConfig], there: Iterable[TrainConfig]) -> d
 
 
 def cells_of(
-    runs: Iterable[TrainConfig], is_native: Callable[[str], bool], varied: Collection[str], max_lanes: int = MOST_LANES
+    runs: Iterable[TrainConfig], is_native: Callable[[str], bool], varied: Collection[str], max_lanes: int = MOSTLANES
 ) -> list[Cell]:
     """Put runs into cells; those of the first seeds come first, so that every part of a sweep is a comparison.
 
@@ -191,7 +195,7 @@ def cells_of(
     """
     groups: dict[Identity, list[TrainConfig]] = {}
     for run in runs:
-        as_lanes = ("seed", *_LANES) if is_native(run.env) else ()
+        as_lanes = ("seed", *LANES) if is_native(run.env) else ()
         static = tuple(None if name in as_lanes else getattr(run, name) for name in _DEFAULTS)
         groups.setdefault(static, []).append(run)
     configs = [config for group in groups.values() for config in _programs(group, max_lanes)]
@@ -208,8 +212,8 @@ def cell_folder(config: TrainConfig, varied: Collection[str] = ()) -> str:
     """
     last = config.seed + config.lanes - 1
     words = [config.agent, f"seeds-{config.seed}-{last}" if config.lanes > 1 else f"seed-{config.seed}"]
-    for name in (name for name in _DEFAULTS if name in varied and concerns(name, config.agent)):
-        values = getattr(config, _LANES.get(name, name), None) or getattr(config, name)
+    for name in (n for n in _DEFAULTS if n in varied and concerns(n, config.agent) and heeds(config.env, n)):
+        values = getattr(config, LANES.get(name, name), None) or getattr(config, name)
         texts = [_word(value) for value in (values if isinstance(values, tuple) else (values,))]
         if len(texts) > 6:
             texts = [texts[0], "to", texts[-1], f"{len(texts)}-values"]
@@ -219,13 +223,16 @@ def cell_folder(config: TrainConfig, varied: Collection[str] = ()) -> str:
 
 def train_arguments(config: TrainConfig, out: Path) -> list[str]:
     """The words after ``cramerl`` that train a program of these settings: whole in themselves, no file is needed."""
-    base = preset(config.preset or None, config.agent, config.env)
+    known = config.preset if config.preset in PRESETS else None  # a run may be of a preset that is gone
+    base = preset(known, config.agent, config.env)
     words = ["train", config.agent, config.env, "--preset", base.preset]
-    left_out = {"agent", "env", "preset", *(one for one, several in _LANES.items() if getattr(config, several))}
+    left_out = {"agent", "env", "preset", *(one for one, several in LANES.items() if getattr(config, several))}
     for name, default in base.to_json().items():
         value = config.to_json()[name]
-        # An older run may have what its agent has no use for, which would be refused now.
-        if name not in left_out and value != default and concerns(name, config.agent):
+        # An older run may have what its agent or environment has no use for, which would be refused now.
+        if name in left_out or not (concerns(name, config.agent) and heeds(config.env, name)):
+            continue
+        if value != default:
             words += [f"--{_dashed(name)}", _word(tuple(value) if isinstance(value, list) else value)]
     return [*words, "--out", str(out)]
 
@@ -249,7 +256,7 @@ def _programs(runs: list[TrainConfig], max_lanes: int) -> Iterator[TrainConfig]:
     for penalty, rates_of in table.items():
         for block in _blocks(rates_of):
             blocks.setdefault(block, []).append(penalty)
-    most = max(1, min(max_lanes, MOST_LANES))
+    most = max(1, min(max_lanes, MOSTLANES))
     for (seed, count, all_rates), all_penalties in blocks.items():
         for rates, penalties in _parts(all_rates, tuple(all_penalties), most):
             seeds = most // (len(rates) * len(penalties))

@@ -188,7 +188,7 @@ class LocalProcesses:
         self._out, self._command, self._keep_open = out, list(command), keep_open
         self._environment = child_environment(os.environ if environment is None else environment, slots)
         self._running: list[tuple[Job, subprocess.Popen[bytes]]] = []
-        self._killed = False
+        self._stopping = self._killed = False
 
     def start(self, job: Job) -> None:
         """Begin with a job."""
@@ -220,6 +220,7 @@ class LocalProcesses:
 
     def stop(self) -> None:
         """Ask every child to stop with a checkpoint."""
+        self._stopping = True
         for _, process in self._running:
             process.send_signal(signal.SIGINT)
 
@@ -233,7 +234,9 @@ class LocalProcesses:
             _close(process)
 
     def _ending(self, job: Job, status: int) -> Ended:
-        stopped = status == STOPPED or (self._killed and status == -signal.SIGKILL)
+        # One that is asked before it listens is ended by the signal.
+        asked = (self._stopping, -signal.SIGINT), (self._killed, -signal.SIGKILL)
+        stopped = status == STOPPED or any(said and status == by for said, by in asked)
         with suppress(OSError, ValueError):
             # What is there counts: a run may have come to its end just before it was stopped.
             if (stopped or status == 0) and look_at(self._out / job.folder).finished:

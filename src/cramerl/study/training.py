@@ -372,12 +372,16 @@ _FREE = ("steps", "preset", "tensorboard", "track", "initial_weights", "eval_epi
 
 
 def _require_same(config: dict[str, Any], saved: dict[str, Any], folder: Path) -> None:
-    """A checkpoint goes on with the settings it was made with; those of ``_FREE`` do not change what is learned."""
+    """A checkpoint goes on with the settings it was made with; those of ``_FREE`` do not change what is learned.
+
+    A setting that there was not when it was made had, in effect, its default.
+    """
+    saved = TrainConfig().to_json() | saved
     for name, value in config.items():
-        if name not in _FREE and saved.get(name) != value:
+        if name not in _FREE and saved[name] != value:
             raise ValueError(
                 f"{folder} has {name} = {value!r} in config.json, but its checkpoint was made with "
-                f"{saved.get(name)!r}; put it back, or train a new run"
+                f"{saved[name]!r}; put it back, or train a new run"
             )
 
 
