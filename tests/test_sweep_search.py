@@ -165,6 +165,11 @@ def test_a_dry_run_shows_what_is_tried_first(tmp_path, capfd):
     [
         (["--trials", "3"], "--trials belongs to --search and would be ignored here: leave it out"),
         (["--learning-rate", "1e-4..1e-2"], "or a range for --search optuna, got '1e-4..1e-2'"),
+        (["--learning-rates", "1e-4..1e-2"], "or a range for --search optuna, got '1e-4..1e-2'"),
+        (
+            ["--agents", "s51", "--mass-penalties", "1..3"],
+            "mass_penalty must be values with commas between, or a range",
+        ),
         (
             ["--search", "optuna"],
             "--search needs a range such as --learning-rate 1e-5..1e-3, or a setting with several",
