@@ -20,7 +20,7 @@ from cramerl.study.sweep_search import Range, Search, suggest
 pytest.importorskip("optuna")
 
 SPACE = {"learning_rate": Range(1e-5, 1e-1, whole=False), "n_step": (1, 3, 5)}
-ASKED = Sweep(("dqn",), ("CartPole-v1",), (0, 1), preset="smoke")
+ASKED = Sweep(("dqn",), ("CartPole-v1",), (0, 1), changes={"steps": 1000}, preset="smoke")
 PLACE = ("dqn", "CartPole-v1")
 
 
@@ -47,16 +47,15 @@ def train(out: Path, sweep: Sweep) -> None:
 
 
 def search(out: Path, trials: int = 24, **options) -> Search:
-    return Search(out, SPACE, [PLACE], [0, 1], **({"trials": trials, "batch": 4, "seed": 0} | options))
+    return Search(out, SPACE, ASKED, **({"trials": trials, "batch": 4, "seed": 0} | options))
 
 
 def run(out: Path, trials: int = 24, **options) -> Search:
     out.mkdir(exist_ok=True)
     made = search(out, trials, **options)
-    asked = dataclasses.replace(ASKED, changes={"steps": 1000})
-    train(out, made.sweep(asked))
+    train(out, made.sweep())
     while made.ask():
-        train(out, made.sweep(asked))
+        train(out, made.sweep())
     return made
 
 
@@ -99,6 +98,22 @@ def test_stopped_and_gone_on_with_it_tries_the_same(tmp_path):
         search(tmp_path / "parts", batch=3)
 
 
+def test_runs_that_differ_in_what_is_not_searched_do_not_count(tmp_path):
+    """An earlier sweep varied two settings; a search over one of them, the other fixed, finds its own runs done."""
+    # What dqn has no use for must not hide its runs either.
+    changes = {"steps": 1000, "mass_penalty": 2.0}
+    rates = {"learning_rate": (1e-4, 1e-3)}
+    asked = dataclasses.replace(ASKED, agents=("dqn", "s51"), changes=changes)
+    train(tmp_path, dataclasses.replace(asked, axes={"n_step": (1, 3), **rates}))
+    made = Search(
+        tmp_path, rates, dataclasses.replace(asked, changes=changes | {"n_step": 1}), trials=2, batch=2, seed=0
+    )
+    assert make_plan(made.sweep(), tmp_path, lambda env: False).jobs == []
+    for place, trials in made.tried.items():
+        assert made.scores(place) == pytest.approx([score(trial["learning_rate"], 1) + 0.5 for trial in trials])
+        assert len(trials) == 2
+
+
 def test_what_fails_is_not_sought():
     """A trial that failed counts as the worst; later ones stay away from where they fail."""
     space, history = {"learning_rate": Range(0.0, 1.0, whole=False)}, []
@@ -114,14 +129,14 @@ def test_what_fails_is_not_sought():
 
 def test_settings_go_to_the_agents_that_have_them(tmp_path):
     space = {"mass_penalty": (1.0, 10.0), "n_step": Range(1, 5, whole=True)}
-    made = Search(tmp_path, space, [("dqn", "pong"), ("s51", "pong")], [0], trials=2, batch=2, seed=0)
+    made = Search(tmp_path, space, Sweep(("dqn", "s51"), ("pong",), (0,)), trials=2, batch=2, seed=0)
     assert made.ask()
     assert {place: set(trials[0]) for place, trials in made.tried.items()} == {
         ("dqn", "pong"): {"n_step"},
         ("s51", "pong"): {"mass_penalty", "n_step"},
     }
     assert all(isinstance(trial["n_step"], int) for trials in made.tried.values() for trial in trials)
-    runs = make_plan(made.sweep(Sweep(("dqn", "s51"), ("pong",), (0,))), tmp_path, lambda env: False)
+    runs = make_plan(made.sweep(), tmp_path, lambda env: False)
     assert 3 <= len(runs.cells) <= 4
     assert preset(None, "dqn", "pong").n_step == 1
 
@@ -129,10 +144,9 @@ def test_settings_go_to_the_agents_that_have_them(tmp_path):
 def test_an_agent_without_what_is_searched_does_not_hurry_the_others(tmp_path):
     """It is run as it is; the others' second batch waits for the scores of the first."""
     space, places = {"mass_penalty": (1.0, 10.0)}, [("dqn", "pong"), ("s51", "pong")]
-    made = Search(tmp_path, space, places, [0], trials=6, batch=2, seed=0)
-    asked = Sweep(("dqn", "s51"), ("pong",), (0,))
-    made.sweep(asked)
-    variants = made.sweep(asked).variants
+    made = Search(tmp_path, space, Sweep(("dqn", "s51"), ("pong",), (0,)), trials=6, batch=2, seed=0)
+    made.sweep()
+    variants = made.sweep().variants
     assert {place: len(trials) for place, trials in variants.items()} == {places[0]: 1, places[1]: 2}
     assert (variants[places[0]], made.left) == ([{}], 4)
 
@@ -153,9 +167,11 @@ def test_a_dry_run_shows_what_is_tried_first(tmp_path, capfd):
     # The search itself begins with the same, and then the dry run says what is left of them.
     out.mkdir()
     space = {name: SPACE[name] for name in ("n_step", "learning_rate")}  # as the command line has them
-    made = Search(out, space, [("dqn", env)], [0], trials=8, batch=3, seed=0)
-    asked = made.sweep(dataclasses.replace(ASKED, envs=(env,), seeds=(0,)))
-    assert lines[2:] == [f"cramerl {' '.join(job.arguments)}" for job in make_plan(asked, out, lambda _: False).jobs]
+    asked = Sweep(("dqn",), (env,), (0,), preset="smoke")
+    made = Search(out, space, asked, trials=8, batch=3, seed=0)
+    assert lines[2:] == [
+        f"cramerl {' '.join(job.arguments)}" for job in make_plan(made.sweep(), out, lambda _: False).jobs
+    ]
     assert said("--trials", "8") == lines
     assert said("--trials", "3")[1] == "# all 3 trials of the search are chosen"
 

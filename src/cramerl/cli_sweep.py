@@ -151,7 +151,7 @@ def _sweep(options: argparse.Namespace) -> int:
     with cluster(options) as machines:
         storage = storage_of(options)
         search = search_of(options, sweep)
-        now = sweep if search is None else search.sweep(sweep, keep=False)
+        now = sweep if search is None else search.sweep(keep=False)
         plan = _plan(now, options.out, storage.cells() if storage else ())
         _require_buildable(plan)  # before anything is written
         if options.dry_run:
@@ -176,7 +176,7 @@ def _do(
         kept, failed = _fetched(machines), {}
         chosen = [choice.to_json(options.best_of) for choice in choices]
         while True:
-            sweep = sweep if search is None else search.sweep(sweep)
+            sweep = sweep if search is None else search.sweep()
             plan = _plan(sweep, options.out, kept)
             record = (options.out, plan, _command(options), chosen)
             if machines is not None and machines.storage is not None and plan.jobs:

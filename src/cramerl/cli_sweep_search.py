@@ -100,8 +100,7 @@ def search_of(options: argparse.Namespace, sweep: Sweep) -> Search | None:
     return Search(
         options.out,
         options.space,
-        [(agent, env) for env in sweep.envs for agent in sweep.agents],
-        sweep.seeds,
+        sweep,
         trials=options.trials or _TRIALS,
         batch=options.batch or _BATCH,
         seed=options.search_seed or 0,
