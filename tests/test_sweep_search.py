@@ -127,6 +127,42 @@ def test_what_fails_is_not_sought():
     assert all(rate == float(f"{rate:.3g}") for rate in tried)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "digits"),
+    [(0.999, 0.9999, 6), (0.9, 0.9999, 4), (0.0, 1.0, 3), (100.1, 100.2, 4), (-2e6, 3e6, -4)],
+)
+def test_a_narrow_range_is_searched_inside(low, high, digits):
+    """In steps of about a thousandth of its width, as short as these are."""
+    span = Range(low, high, whole=False)
+    tried = [trial["discount"] for trial in suggest({"discount": span}, [], 8, [0, 0])]
+    assert tried == [trial["discount"] for trial in suggest({"discount": span}, [], 8, [0, 0])]
+    assert all(low <= value <= high and value == round(value, digits) for value in tried)
+    assert len(set(tried)) == 8
+    assert {type(value) for value in tried} == {float}
+
+
+def test_a_range_of_factors_is_searched_in_three_digits():
+    tried = [trial["rate"] for trial in suggest({"rate": Range(1.23456e-5, 1.0, whole=False)}, [], 50, [0, 0])]
+    assert len(set(tried)) > 45
+    assert all(value == float(f"{value:.3g}") or value == 1.23456e-5 for value in tried)
+
+
+def test_a_search_whose_trials_were_rounded_otherwise_goes_on(tmp_path):
+    """What was tried is read, not computed again."""
+    space, tried = {"discount": Range(0.999, 0.9999, whole=False)}, [{"discount": 0.999}, {"discount": 0.9999}]
+    made = Search(tmp_path, space, ASKED, trials=2, batch=2, seed=0)
+    made.sweep()
+    content = json.loads((tmp_path / "search.json").read_text())
+    content["searches"][0]["trials"] = tried
+    (tmp_path / "search.json").write_text(json.dumps(content))
+    made = Search(tmp_path, space, ASKED, trials=4, batch=2, seed=0)
+    train(tmp_path, made.sweep())
+    assert None not in made.scores(PLACE)
+    assert made.ask()
+    assert made.tried[PLACE][:2] == (*tried,)
+    assert len({trial["discount"] for trial in made.tried[PLACE]}) == 4
+
+
 def test_settings_go_to_the_agents_that_have_them(tmp_path):
     space = {"mass_penalty": (1.0, 10.0), "n_step": Range(1, 5, whole=True)}
     made = Search(tmp_path, space, Sweep(("dqn", "s51"), ("pong",), (0,)), trials=2, batch=2, seed=0)

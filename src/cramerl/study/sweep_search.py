@@ -24,7 +24,7 @@ from cramerl.study.sweep_plan import Sweep, identity, wanted_runs
 
 SEARCH = "search.json"
 _FORMAT = 1
-_DIGITS = 3  # of a number that is tried: no result depends on more, and folders are named by them
+_DIGITS = 3  # to which a number in a range is tried: no result depends on more, and folders are named by them
 _SHARE = 0.2  # of the steps, whose episodes are the score, as for `best_of`
 Settings = dict[str, Any]
 Place = tuple[str, str]  # agent and environment
@@ -191,6 +191,11 @@ def _distribution(kinds: Any, values: Range | tuple[Any, ...]) -> Any:
 
 
 def _rounded(value: Any, values: Range | tuple[Any, ...]) -> Any:
+    """A value in few digits: of itself where factors count, else of the width of its range, which may be narrow."""
     if not isinstance(values, Range) or values.whole:
         return value
-    return min(max(float(f"{value:.{_DIGITS}g}"), values.low), values.high)
+    if values.log:
+        short = float(f"{value:.{_DIGITS}g}")
+    else:
+        short = round(float(value), _DIGITS - round(math.log10(values.high - values.low)))
+    return min(max(short, values.low), values.high)
