@@ -114,6 +114,15 @@ def test_runs_that_differ_in_what_is_not_searched_do_not_count(tmp_path):
         assert len(trials) == 2
 
 
+def test_other_settings_need_another_folder(tmp_path):
+    """Neither several values of what is not searched, nor --beside, would be taken."""
+    made = run(tmp_path, 2)
+    other = Search(tmp_path, SPACE, dataclasses.replace(ASKED, changes={"discount": 0.9}), trials=2, batch=4, seed=0)
+    assert other.tried == made.tried
+    with pytest.raises(ValueError, match=r"discount = 0\.99, and this sweep asks for 0\.9: take another folder$"):
+        make_plan(other.sweep(), tmp_path, lambda env: False)
+
+
 def test_what_fails_is_not_sought():
     """A trial that failed counts as the worst; later ones stay away from where they fail."""
     space, history = {"learning_rate": Range(0.0, 1.0, whole=False)}, []
