@@ -472,6 +472,36 @@ def test_a_variant_that_failed_is_not_chosen(tmp_path):
     assert "learning_rate 0.001 failed" in describe(choice)
 
 
+def without_episodes(out: Path, folder: str) -> None:
+    """No episode of this run ends in its last fifth."""
+    log = out / folder / "metrics.jsonl"
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    for row in rows:
+        row |= {"charts/episodes": 0, "charts/episodic_return": None} if row["step"] > 0.8 * rows[-1]["step"] else {}
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_variant_without_a_score_is_not_chosen(tmp_path):
+    """As in a search, where it counts as one that failed."""
+    rates(tmp_path, {1e-4: 3.0, 1e-3: 7.0, 1e-2: 5.0})
+    without_episodes(tmp_path, "pong/s51__seed-1__learning-rate-0.001")
+    (choice,) = best_of(tmp_path, ["s51"], ["pong"], [5])
+    assert (choice.settings, choice.score) == ({"learning_rate": 1e-2}, 5.5)
+    assert describe(choice) == (
+        "s51 on pong: learning_rate 0.01, score 5.50 of 2 seeds (learning_rate 0.0001 3.50; learning_rate 0.001 has no "
+        "score: no episode ended in the last fifth of a run)"
+    )
+    scores = [other["score"] for other in choice.to_json(tmp_path)["others"]]
+    assert scores == [3.5, None]
+    for rate in ("0.01", "0.0001"):
+        without_episodes(tmp_path, f"pong/s51__seed-0__learning-rate-{rate}")
+    sentence = (
+        "^every variant of s51 on pong failed, diverged or has a run in whose last fifth no episode ended: there is"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        best_of(tmp_path, ["s51"], ["pong"], [5])
+
+
 def test_nothing_is_chosen_from_what_is_not_there(tmp_path):
     with pytest.raises(ValueError, match=r"best-of must be the folder of a sweep, .* has no sweep.json"):
         best_of(tmp_path, ["s51"], ["pong"], [5])

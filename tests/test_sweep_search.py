@@ -20,7 +20,7 @@ from cramerl.study.sweep_search import Range, Search, suggest
 pytest.importorskip("optuna")
 
 SPACE = {"learning_rate": Range(1e-5, 1e-1, whole=False), "n_step": (1, 3, 5)}
-ASKED = Sweep(("dqn",), ("CartPole-v1",), (0, 1), preset="smoke")
+ASKED = Sweep(("dqn",), ("CartPole-v1",), (0, 1), changes={"steps": 1000}, preset="smoke")
 PLACE = ("dqn", "CartPole-v1")
 
 
@@ -47,16 +47,15 @@ def train(out: Path, sweep: Sweep) -> None:
 
 
 def search(out: Path, trials: int = 24, **options) -> Search:
-    return Search(out, SPACE, [PLACE], [0, 1], **({"trials": trials, "batch": 4, "seed": 0} | options))
+    return Search(out, SPACE, ASKED, **({"trials": trials, "batch": 4, "seed": 0} | options))
 
 
 def run(out: Path, trials: int = 24, **options) -> Search:
     out.mkdir(exist_ok=True)
     made = search(out, trials, **options)
-    asked = dataclasses.replace(ASKED, changes={"steps": 1000})
-    train(out, made.sweep(asked))
+    train(out, made.sweep())
     while made.ask():
-        train(out, made.sweep(asked))
+        train(out, made.sweep())
     return made
 
 
@@ -99,6 +98,31 @@ def test_stopped_and_gone_on_with_it_tries_the_same(tmp_path):
         search(tmp_path / "parts", batch=3)
 
 
+def test_runs_that_differ_in_what_is_not_searched_do_not_count(tmp_path):
+    """An earlier sweep varied two settings; a search over one of them, the other fixed, finds its own runs done."""
+    # What dqn has no use for must not hide its runs either.
+    changes = {"steps": 1000, "mass_penalty": 2.0}
+    rates = {"learning_rate": (1e-4, 1e-3)}
+    asked = dataclasses.replace(ASKED, agents=("dqn", "s51"), changes=changes)
+    train(tmp_path, dataclasses.replace(asked, axes={"n_step": (1, 3), **rates}))
+    made = Search(
+        tmp_path, rates, dataclasses.replace(asked, changes=changes | {"n_step": 1}), trials=2, batch=2, seed=0
+    )
+    assert make_plan(made.sweep(), tmp_path, lambda env: False).jobs == []
+    for place, trials in made.tried.items():
+        assert made.scores(place) == pytest.approx([score(trial["learning_rate"], 1) + 0.5 for trial in trials])
+        assert len(trials) == 2
+
+
+def test_other_settings_need_another_folder(tmp_path):
+    """Neither several values of what is not searched, nor --beside, would be taken."""
+    made = run(tmp_path, 2)
+    other = Search(tmp_path, SPACE, dataclasses.replace(ASKED, changes={"discount": 0.9}), trials=2, batch=4, seed=0)
+    assert other.tried == made.tried
+    with pytest.raises(ValueError, match=r"discount = 0\.99, and this sweep asks for 0\.9: take another folder$"):
+        make_plan(other.sweep(), tmp_path, lambda env: False)
+
+
 def test_what_fails_is_not_sought():
     """A trial that failed counts as the worst; later ones stay away from where they fail."""
     space, history = {"learning_rate": Range(0.0, 1.0, whole=False)}, []
@@ -112,16 +136,52 @@ def test_what_fails_is_not_sought():
     assert all(rate == float(f"{rate:.3g}") for rate in tried)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "digits"),
+    [(0.999, 0.9999, 6), (0.9, 0.9999, 4), (0.0, 1.0, 3), (100.1, 100.2, 4), (-2e6, 3e6, -4)],
+)
+def test_a_narrow_range_is_searched_inside(low, high, digits):
+    """In steps of about a thousandth of its width, as short as these are."""
+    span = Range(low, high, whole=False)
+    tried = [trial["discount"] for trial in suggest({"discount": span}, [], 8, [0, 0])]
+    assert tried == [trial["discount"] for trial in suggest({"discount": span}, [], 8, [0, 0])]
+    assert all(low <= value <= high and value == round(value, digits) for value in tried)
+    assert len(set(tried)) == 8
+    assert {type(value) for value in tried} == {float}
+
+
+def test_a_range_of_factors_is_searched_in_three_digits():
+    tried = [trial["rate"] for trial in suggest({"rate": Range(1.23456e-5, 1.0, whole=False)}, [], 50, [0, 0])]
+    assert len(set(tried)) > 45
+    assert all(value == float(f"{value:.3g}") or value == 1.23456e-5 for value in tried)
+
+
+def test_a_search_whose_trials_were_rounded_otherwise_goes_on(tmp_path):
+    """What was tried is read, not computed again."""
+    space, tried = {"discount": Range(0.999, 0.9999, whole=False)}, [{"discount": 0.999}, {"discount": 0.9999}]
+    made = Search(tmp_path, space, ASKED, trials=2, batch=2, seed=0)
+    made.sweep()
+    content = json.loads((tmp_path / "search.json").read_text())
+    content["searches"][0]["trials"] = tried
+    (tmp_path / "search.json").write_text(json.dumps(content))
+    made = Search(tmp_path, space, ASKED, trials=4, batch=2, seed=0)
+    train(tmp_path, made.sweep())
+    assert None not in made.scores(PLACE)
+    assert made.ask()
+    assert made.tried[PLACE][:2] == (*tried,)
+    assert len({trial["discount"] for trial in made.tried[PLACE]}) == 4
+
+
 def test_settings_go_to_the_agents_that_have_them(tmp_path):
     space = {"mass_penalty": (1.0, 10.0), "n_step": Range(1, 5, whole=True)}
-    made = Search(tmp_path, space, [("dqn", "pong"), ("s51", "pong")], [0], trials=2, batch=2, seed=0)
+    made = Search(tmp_path, space, Sweep(("dqn", "s51"), ("pong",), (0,)), trials=2, batch=2, seed=0)
     assert made.ask()
     assert {place: set(trials[0]) for place, trials in made.tried.items()} == {
         ("dqn", "pong"): {"n_step"},
         ("s51", "pong"): {"mass_penalty", "n_step"},
     }
     assert all(isinstance(trial["n_step"], int) for trials in made.tried.values() for trial in trials)
-    runs = make_plan(made.sweep(Sweep(("dqn", "s51"), ("pong",), (0,))), tmp_path, lambda env: False)
+    runs = make_plan(made.sweep(), tmp_path, lambda env: False)
     assert 3 <= len(runs.cells) <= 4
     assert preset(None, "dqn", "pong").n_step == 1
 
@@ -129,10 +189,9 @@ def test_settings_go_to_the_agents_that_have_them(tmp_path):
 def test_an_agent_without_what_is_searched_does_not_hurry_the_others(tmp_path):
     """It is run as it is; the others' second batch waits for the scores of the first."""
     space, places = {"mass_penalty": (1.0, 10.0)}, [("dqn", "pong"), ("s51", "pong")]
-    made = Search(tmp_path, space, places, [0], trials=6, batch=2, seed=0)
-    asked = Sweep(("dqn", "s51"), ("pong",), (0,))
-    made.sweep(asked)
-    variants = made.sweep(asked).variants
+    made = Search(tmp_path, space, Sweep(("dqn", "s51"), ("pong",), (0,)), trials=6, batch=2, seed=0)
+    made.sweep()
+    variants = made.sweep().variants
     assert {place: len(trials) for place, trials in variants.items()} == {places[0]: 1, places[1]: 2}
     assert (variants[places[0]], made.left) == ([{}], 4)
 
@@ -153,9 +212,11 @@ def test_a_dry_run_shows_what_is_tried_first(tmp_path, capfd):
     # The search itself begins with the same, and then the dry run says what is left of them.
     out.mkdir()
     space = {name: SPACE[name] for name in ("n_step", "learning_rate")}  # as the command line has them
-    made = Search(out, space, [("dqn", env)], [0], trials=8, batch=3, seed=0)
-    asked = made.sweep(dataclasses.replace(ASKED, envs=(env,), seeds=(0,)))
-    assert lines[2:] == [f"cramerl {' '.join(job.arguments)}" for job in make_plan(asked, out, lambda _: False).jobs]
+    asked = Sweep(("dqn",), (env,), (0,), preset="smoke")
+    made = Search(out, space, asked, trials=8, batch=3, seed=0)
+    assert lines[2:] == [
+        f"cramerl {' '.join(job.arguments)}" for job in make_plan(made.sweep(), out, lambda _: False).jobs
+    ]
     assert said("--trials", "8") == lines
     assert said("--trials", "3")[1] == "# all 3 trials of the search are chosen"
 
@@ -165,6 +226,11 @@ def test_a_dry_run_shows_what_is_tried_first(tmp_path, capfd):
     [
         (["--trials", "3"], "--trials belongs to --search and would be ignored here: leave it out"),
         (["--learning-rate", "1e-4..1e-2"], "or a range for --search optuna, got '1e-4..1e-2'"),
+        (["--learning-rates", "1e-4..1e-2"], "or a range for --search optuna, got '1e-4..1e-2'"),
+        (
+            ["--agents", "s51", "--mass-penalties", "1..3"],
+            "mass_penalty must be values with commas between, or a range",
+        ),
         (
             ["--search", "optuna"],
             "--search needs a range such as --learning-rate 1e-5..1e-3, or a setting with several",

@@ -151,7 +151,7 @@ def _sweep(options: argparse.Namespace) -> int:
     with cluster(options) as machines:
         storage = storage_of(options)
         search = search_of(options, sweep)
-        now = sweep if search is None else search.sweep(sweep, keep=False)
+        now = sweep if search is None else search.sweep(keep=False)
         plan = _plan(now, options.out, storage.cells() if storage else ())
         _require_buildable(plan)  # before anything is written
         if options.dry_run:
@@ -176,7 +176,7 @@ def _do(
         kept, failed = _fetched(machines), {}
         chosen = [choice.to_json(options.best_of) for choice in choices]
         while True:
-            sweep = sweep if search is None else search.sweep(sweep)
+            sweep = sweep if search is None else search.sweep()
             plan = _plan(sweep, options.out, kept)
             record = (options.out, plan, _command(options), chosen)
             if machines is not None and machines.storage is not None and plan.jobs:
@@ -201,11 +201,13 @@ def _asked(options: argparse.Namespace) -> tuple[Sweep, list[Choice]]:
     axes: dict[str, tuple[Any, ...]] = {}
     changes: dict[str, Any] = {}
     ranges: dict[str, Range] = {}
+    texts: dict[str, str] = {}
     for name, text in setting_texts(options, _LEFT_OUT).items():
         single = _SINGULAR.get(name, name)
-        if single in axes or single in changes or single in ranges:
+        if single in texts:
             several = next(several for several, one in _SINGULAR.items() if one == single)
             raise ValueError(f"{single} and {several} must not both be given")
+        texts[single] = text
         span = parse_range(single, text)
         if span is not None:
             ranges[single] = span
@@ -218,7 +220,7 @@ def _asked(options: argparse.Namespace) -> tuple[Sweep, list[Choice]]:
     agents, envs, seeds = _list(options.agents, "agents"), _list(options.envs, "envs"), parse_seeds(options.seeds)
     for agent in agents:
         preset(options.preset, agent, envs[0])  # a wrong name is refused before another folder is read
-    options.space = space_of(options, axes, ranges)
+    options.space = space_of(options, axes, ranges, texts)
     if options.space:  # the ends stand for what is between: what cannot be is refused before anything is tried
         ends = {name: values[:2] if name in ranges else values for name, values in options.space.items()}
         wanted_runs(Sweep(agents, envs, seeds, ends, changes, options.preset))

@@ -65,12 +65,25 @@ def parse_range(name: str, text: str) -> Range | None:
     return Range(*ends, whole=hint is int)
 
 
-def space_of(options: argparse.Namespace, axes: dict[str, tuple[Any, ...]], ranges: dict[str, Range]) -> Space:
-    """What to search; nothing where no search is asked for."""
+def space_of(
+    options: argparse.Namespace,
+    axes: dict[str, tuple[Any, ...]],
+    ranges: dict[str, Range],
+    texts: dict[str, str],
+) -> Space:
+    """What to search; nothing where no search is asked for.
+
+    Args:
+        options: of the command line.
+        axes: settings with several values.
+        ranges: settings with a range.
+        texts: settings as they were written, by the name of one value: --learning-rates is learning_rate.
+    """
     if options.search is None:
         for name in ranges:
-            text = getattr(options, name)
-            raise ValueError(f"{name} must be values with commas between, or a range for --search optuna, got {text!r}")
+            raise ValueError(
+                f"{name} must be values with commas between, or a range for --search optuna, got {texts[name]!r}"
+            )
         return {}
     space = {**axes, **ranges}
     if not space:
@@ -87,8 +100,7 @@ def search_of(options: argparse.Namespace, sweep: Sweep) -> Search | None:
     return Search(
         options.out,
         options.space,
-        [(agent, env) for env in sweep.envs for agent in sweep.agents],
-        sweep.seeds,
+        sweep,
         trials=options.trials or _TRIALS,
         batch=options.batch or _BATCH,
         seed=options.search_seed or 0,

@@ -155,7 +155,8 @@ def make_plan(sweep: Sweep, out: Path, is_native: Callable[[str], bool], kept: C
         axes |= axes_between(runs, (cell.config for cell in found))
     varied = {name: axes[name] for name in AXES if name in axes}
     chosen = {name for settings in sweep.chosen.values() for name in settings}
-    require_consistent(runs, {str(out / cell.folder): cell.config for cell in found}, varied, chosen)
+    there = {str(out / cell.folder): cell.config for cell in found}
+    require_consistent(runs, there, varied, chosen, searched=bool(sweep.variants))
     needed, missing = _holders(runs, found)
     begun, longer, done = [], [], []
     for cell, steps in needed:

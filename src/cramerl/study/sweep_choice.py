@@ -29,7 +29,8 @@ class Choice(NamedTuple):
         settings: the best variant's.
         score: its final score, a mean over seeds.
         seeds: those that chose.
-        others: final scores of the other variants, the best first; a variant that failed or diverged has none.
+        others: final scores of the other variants, the best first; NaN for one that has a run in whose last fifth no
+            episode ended, None for one that failed or diverged.
     """
 
     agent: str
@@ -40,15 +41,16 @@ class Choice(NamedTuple):
     others: list[tuple[dict[str, Any], float | None]]
 
     def to_json(self, folder: Path) -> dict[str, Any]:
-        """For the record of a sweep."""
-        others = [{"settings": settings, "score": score} for settings, score in self.others]
+        """For the record of a sweep; JSON has no NaN."""
+        others = [{"settings": s, "score": None if x is None or math.isnan(x) else x} for s, x in self.others]
         return self._asdict() | {"others": others, "from": str(folder)}
 
 
 def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: Collection[int]) -> list[Choice]:
     """The best variant of each agent in each environment: highest mean over seeds of the final score.
 
-    A variant with a run that failed or diverged is not chosen. All others must be finished, with the same seeds.
+    A variant with a run that failed or diverged, or in whose last fifth no episode ended, is not chosen. All but those
+    that failed must be finished, with the same seeds.
 
     Args:
         folder: an earlier sweep.
@@ -89,8 +91,14 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
 def describe(choice: Choice) -> str:
     """A choice in one line."""
     words = f"{choice.agent} on {choice.env}: {_settings_words(choice.settings)}, score {choice.score:,.2f}"
-    tried = [f"{_settings_words(s)} {'failed' if x is None else format(x, ',.2f')}" for s, x in choice.others]
+    tried = [f"{_settings_words(settings)} {_score_words(score)}" for settings, score in choice.others]
     return words + f" of {len(choice.seeds)} seeds" + (f" ({'; '.join(tried)})" if tried else "")
+
+
+def _score_words(score: float | None) -> str:
+    if score is None:
+        return "failed"
+    return "has no score: no episode ended in the last fifth of a run" if math.isnan(score) else f"{score:,.2f}"
 
 
 def _choose(agent: str, env: str, curves: list[Curve], names: list[str], failed: set[Variant]) -> Choice:
@@ -105,10 +113,13 @@ def _choose(agent: str, env: str, curves: list[Curve], names: list[str], failed:
         raise ValueError(f"the variants of {agent} on {env} must have the same seeds to be compared, got {seeds}")
     scores = {variant: sum(final_score(curve, _SHARE) for curve in its) / len(its) for variant, its in whole.items()}
     unknown = [variant for variant, score in scores.items() if math.isnan(score)]
-    if unknown:
-        where = _settings_words(dict(unknown[0])) or "its settings"
-        raise ValueError(f"{agent} on {env} with {where} has a run in whose last fifth no episode ended")
-    best, *others = sorted(scores, key=lambda variant: -scores[variant])
+    if len(unknown) == len(scores):
+        raise ValueError(
+            f"every variant of {agent} on {env} failed, diverged or has a run in whose last fifth no episode ended: "
+            "there is nothing to choose from"
+        )
+    known = [variant for variant in scores if variant not in unknown]
+    best, *others = [*sorted(known, key=lambda variant: -scores[variant]), *unknown]
     tried: list[tuple[dict[str, Any], float | None]] = [(dict(variant), scores[variant]) for variant in others]
     tried += [(dict(variant), None) for variant in sorted(failed, key=str)]
     return Choice(agent, env, dict(best), scores[best], seeds[0], tried)

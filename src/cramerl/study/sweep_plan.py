@@ -138,7 +138,12 @@ def identity(run: TrainConfig) -> Identity:
 
 
 def require_consistent(
-    runs: Iterable[TrainConfig], there: Mapping[str, TrainConfig], varied: Collection[str], chosen: Collection[str] = ()
+    runs: Iterable[TrainConfig],
+    there: Mapping[str, TrainConfig],
+    varied: Collection[str],
+    chosen: Collection[str] = (),
+    *,
+    searched: bool = False,
 ) -> None:
     """Refuse to mix runs of other settings into a sweep, but for those that are varied.
 
@@ -147,6 +152,7 @@ def require_consistent(
         there: settings of the cells that are there, by folder.
         varied: settings that may differ between the runs of one agent in one environment.
         chosen: settings that another sweep gave.
+        searched: whether the runs are a search's, which has no --beside, and whose several values are searched.
     """
     asked: dict[tuple[str, str], list[Identity]] = {}
     for run in runs:
@@ -160,7 +166,7 @@ def require_consistent(
         name, place = names[0], list(_DEFAULTS).index(names[0])
         before, now = old[place], run[place]
         way = "take another folder"
-        if name in AXES and not isinstance(before, tuple):
+        if name in AXES and not isinstance(before, tuple) and not searched:
             way += "" if name in chosen else f", or vary it: --{_dashed(name)} {_word(before)},{_word(now)}"
             way += ", or say --beside to have both"
         raise ValueError(f"{folder} was trained with {name} = {before!r}, and this sweep asks for {now!r}: {way}")

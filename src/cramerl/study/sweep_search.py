@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl._files import write_json
-from cramerl.study.config import concerns
+from cramerl.study.config import TrainConfig, concerns
 from cramerl.study.curves import final_score, read_curves
 from cramerl.study.records import read_object
 from cramerl.study.sweep import survey
-from cramerl.study.sweep_plan import Sweep
+from cramerl.study.sweep_plan import Sweep, identity, wanted_runs
 
 SEARCH = "search.json"
 _FORMAT = 1
-_DIGITS = 3  # of a number that is tried: no result depends on more, and folders are named by them
+_DIGITS = 3  # to which a number in a range is tried: no result depends on more, and folders are named by them
 _SHARE = 0.2  # of the steps, whose episodes are the score, as for `best_of`
 Settings = dict[str, Any]
 Place = tuple[str, str]  # agent and environment
@@ -58,25 +58,15 @@ class Search:
     Args:
         out: folder of the sweep.
         space: what to choose from, by setting.
-        places: agents in environments.
-        seeds: of every trial; its score is the mean over them.
+        sweep: everything else about the trials; the score of one is the mean over the seeds.
         trials: how many, for each agent in each environment.
         batch: how many are asked for at once.
         seed: of the search.
     """
 
-    def __init__(
-        self,
-        out: Path,
-        space: Space,
-        places: Sequence[Place],
-        seeds: Sequence[int],
-        *,
-        trials: int,
-        batch: int,
-        seed: int,
-    ):
-        self._out, self._space, self._places, self._seeds = out, space, list(places), set(seeds)
+    def __init__(self, out: Path, space: Space, sweep: Sweep, *, trials: int, batch: int, seed: int):
+        self._out, self._space, self._asked = out, space, sweep
+        self._places = [(agent, env) for env in sweep.envs for agent in sweep.agents]
         self._most, self._batch, self._seed = trials, batch, seed
         self._tried = self._read()
 
@@ -90,15 +80,14 @@ class Search:
         """How many trials are still to be asked for, everywhere together."""
         return sum(max(0, self._most - len(self.tried[place])) for place in self._places if self._space_of(place))
 
-    def sweep(self, sweep: Sweep, *, keep: bool = True) -> Sweep:
+    def sweep(self, *, keep: bool = True) -> Sweep:
         """A sweep of what was asked for so far, a first batch where that is nothing yet.
 
         Args:
-            sweep: everything else about it.
             keep: write the first batch down. It follows from the seed alone, so it is the same when asked for again.
         """
         self._ask([place for place, trials in self.tried.items() if not trials], keep)
-        return dataclasses.replace(sweep, variants={p: trials or [{}] for p, trials in self.tried.items()})
+        return dataclasses.replace(self._asked, variants={p: trials or [{}] for p, trials in self.tried.items()})
 
     def ask(self) -> bool:
         """Ask for another batch everywhere, once all trials before have ended; False if there are enough."""
@@ -121,18 +110,22 @@ class Search:
         """Mean over seeds of the final score of each trial; None where a run is not finished, failed or diverged."""
         cells = {(self._out / cell.folder).resolve() for cell in survey(self._out) if cell.finished}
         curves = [c for c in read_curves([self._out]) if (c.agent, c.env) == place] if cells else []
+        curves = [curve for curve in curves if curve.source.resolve() in cells]
+        # By the whole run: the folder may hold others that differ in what is not searched.
+        known = {identity(TrainConfig.from_json(curve.settings)): final_score(curve, _SHARE) for curve in curves}
         found = []
         for settings in self._tried.get(place, []):
-            its = [
-                final_score(curve, _SHARE)
-                for curve in curves
-                if curve.source.resolve() in cells
-                and curve.seed in self._seeds
-                and all(curve.settings[name] == value for name, value in settings.items())
-            ]
-            mean = sum(its) / len(its) if len(its) == len(self._seeds) else math.nan
+            its = [known.get(identity(run), math.nan) for run in self._runs(place, settings)]
+            mean = sum(its) / len(its)
             found.append(None if math.isnan(mean) else mean)
         return found
+
+    def _runs(self, place: Place, settings: Settings) -> list[TrainConfig]:
+        """The runs of a trial, one for each seed."""
+        agent, env = place
+        changes = {name: value for name, value in self._asked.changes.items() if concerns(name, agent)}
+        only = {"agents": (agent,), "envs": (env,), "changes": changes, "variants": {place: [settings]}}
+        return wanted_runs(dataclasses.replace(self._asked, **only))
 
     def _space_of(self, place: Place) -> Space:
         return {name: values for name, values in self._space.items() if concerns(name, place[0])}
@@ -157,7 +150,7 @@ class Search:
     def _identity(self) -> dict[str, Any]:
         """What a search may not change halfway."""
         space = {name: list(values) for name, values in self._space.items()}
-        return {"space": space, "seed": self._seed, "batch": self._batch, "seeds": sorted(self._seeds)}
+        return {"space": space, "seed": self._seed, "batch": self._batch, "seeds": sorted(self._asked.seeds)}
 
 
 def suggest(
@@ -198,6 +191,11 @@ def _distribution(kinds: Any, values: Range | tuple[Any, ...]) -> Any:
 
 
 def _rounded(value: Any, values: Range | tuple[Any, ...]) -> Any:
+    """A value in few digits: of itself where factors count, else of the width of its range, which may be narrow."""
     if not isinstance(values, Range) or values.whole:
         return value
-    return min(max(float(f"{value:.{_DIGITS}g}"), values.low), values.high)
+    if values.log:
+        short = float(f"{value:.{_DIGITS}g}")
+    else:
+        short = round(float(value), _DIGITS - round(math.log10(values.high - values.low)))
+    return min(max(short, values.low), values.high)
