@@ -211,7 +211,8 @@ def test_no_episode_of_atari_outlasts_an_iteration(tmp_path):
 
 
 def test_settings_of_atari_mean_nothing_elsewhere(run, tmp_path):
-    other = write_run(tmp_path / "other", noop_max=30, life_loss_ends=True)
+    other = write_run(tmp_path / "other")
+    change_config(other, noop_max=30, life_loss_ends=True)  # as older runs may have it
     assert read_curves([run])[0].protocol == read_curves([other])[0].protocol
 
 
