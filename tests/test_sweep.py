@@ -55,7 +55,14 @@ def put_run(out: Path, folder: str, config: TrainConfig, step: int | None = None
     (path / "config.json").write_text(json.dumps(config.to_json()))
     step = config.steps if step is None else step
     rows = [
-        {"step": at, "frames": at, "iteration": 0, **lane, "charts/epsilon": 0.1, "charts/episodes": 2}
+        {
+            "step": at,
+            "frames": (4 if config.env == "pong" else 1) * at,
+            "iteration": 0,
+            **lane,
+            "charts/epsilon": 0.1,
+            "charts/episodes": 2,
+        }
         | {"charts/episodic_return": score}
         for at in range(100, step + 1, 100)
         for lane in config.lane_settings
@@ -455,6 +462,12 @@ def test_a_variant_with_a_lane_that_diverged_is_not_chosen(tmp_path):
     lose(log, {"learning_rate": 1e-4, "seed": 0}, 100)
     with pytest.raises(ValueError, match=f"^every variant of s51 on {GAME} failed or diverged: there is nothing"):
         best_of(tmp_path, ["s51"], [GAME], [2])
+
+
+def test_what_an_environment_does_not_heed_is_not_chosen_for_it(tmp_path):
+    put_plan(asked("dqn", f"{GAME},pong", "0", axes={"sticky": (0.0, 0.25)}), tmp_path)
+    found = {choice.env: choice.settings for choice in best_of(tmp_path, ["dqn"], [GAME, "pong"], [5])}
+    assert found == {GAME: {}, "pong": {"sticky": 0.0}}
 
 
 def test_seeds_that_chose_do_not_report(tmp_path):

@@ -14,7 +14,7 @@ from cramerl import cli
 from cramerl.study.presets import preset
 from cramerl.study.sweep import make_plan, read_record, write_record
 from cramerl.study.sweep_choice import best_of
-from cramerl.study.sweep_plan import Sweep
+from cramerl.study.sweep_plan import Sweep, wanted_runs
 from cramerl.study.sweep_search import Range, Search, suggest
 
 pytest.importorskip("optuna")
@@ -184,6 +184,19 @@ def test_settings_go_to_the_agents_that_have_them(tmp_path):
     runs = make_plan(made.sweep(), tmp_path, lambda env: False)
     assert 3 <= len(runs.cells) <= 4
     assert preset(None, "dqn", "pong").n_step == 1
+
+
+def test_settings_go_to_the_environments_that_heed_them(tmp_path):
+    asked = Sweep(("dqn",), ("pong", "CartPole-v1"), (0,), changes={"noop_max": 7}, preset="smoke")
+    space = {"learning_rate": (1e-3, 1e-4), "sticky": (0.0, 0.25)}
+    made = Search(tmp_path, space, asked, trials=3, batch=3, seed=0)
+    tried = {run.env: run for run in wanted_runs(made.sweep())}
+    assert (tried["pong"].noop_max, tried["CartPole-v1"].noop_max) == (7, 0)
+    assert [{name for trial in trials for name in trial} for trials in made.tried.values()] == [
+        {"learning_rate", "sticky"},
+        {"learning_rate"},
+    ]
+    assert made.scores(("dqn", "CartPole-v1")) == [None] * 3
 
 
 def test_an_agent_without_what_is_searched_does_not_hurry_the_others(tmp_path):

@@ -135,8 +135,8 @@ def _add_train(commands: Any) -> None:
         description="Train an agent. Every setting has a flag; what is not given is taken from the preset, which by "
         "default is the one\nthat fits the environment: --print-config shows what comes out. Counts of steps are the "
         "agent's decisions, over all\nparallel environments together. A switch such as --double-q is turned off by "
-        "--no-double-q. A setting that\nthe agent does not have, such as --mass-penalty for dqn, is refused.\n\n"
-        f"presets:\n{presets}",
+        "--no-double-q. A setting that\nagent or environment do not have, such as --mass-penalty for dqn, is refused."
+        f"\n\npresets:\n{presets}",
         epilog=TRAIN_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # a new setting must not change what a flag in a script means

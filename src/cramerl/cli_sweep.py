@@ -24,7 +24,7 @@ from cramerl.cli_sweep_search import (
     search_of,
     space_of,
 )
-from cramerl.study.config import TrainConfig, parse_setting, setting_types
+from cramerl.study.config import parse_setting, setting_types
 from cramerl.study.lanes import named_lanes
 
 if TYPE_CHECKING:
@@ -283,9 +283,10 @@ def _plan(sweep: Sweep, out: Path, kept: Collection[str] = ()) -> Plan:
 def _require_buildable(plan: Plan) -> None:
     """Refuse environments and settings of new cells that cannot be built."""
     from cramerl.study.building import make_envs, make_learner
+    from cramerl.study.sweep_plan import shape
 
     beginning = {job.folder for job in plan.jobs if job.fresh}
-    new = {_build_of(cell.config): cell.config for cell in plan.cells if cell.folder in beginning}
+    new = {shape(cell.config): cell.config for cell in plan.cells if cell.folder in beginning}
     for config in new.values():
         require_deep_libraries(config)
         envs = make_envs(config, 1)
@@ -293,15 +294,6 @@ def _require_buildable(plan: Plan) -> None:
             make_learner(config, envs.spec)
         finally:
             envs.close()
-
-
-def _build_of(config: TrainConfig) -> tuple[Any, ...]:
-    """Settings on which it depends whether a program can be built: not on rates, penalties and the like."""
-    from cramerl.study.sweep_plan import AXES
-
-    values = {name: getattr(config, name) for name in AXES}
-    shapes = [value for name, value in values.items() if name in ("v_min", "v_max") or not isinstance(value, float)]
-    return (config.agent, config.env, *shapes)
 
 
 def _execute(

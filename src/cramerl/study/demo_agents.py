@@ -13,12 +13,8 @@ from cramerl.study.presets import preset
 from cramerl.study.records import CONFIG, RunFolder
 from cramerl.study.training import Report, Run, resume, train
 
-_RATES = {
-    "s51": 1e-4,
-    "u51": 3e-4,
-    "c51": 3e-4,
-    "dqn": 1e-3,
-}  # chosen on this game by docs/study.md; the preset's are for four
+# What docs/study.md chose on this game; the preset's are for four.
+_RATES = {"s51": 1e-4, "u51": 3e-4, "c51": 3e-4, "dqn": 1e-3}
 AGENTS = tuple(_RATES)
 
 

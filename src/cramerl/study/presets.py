@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from cramerl.study.config import AGENTS, TrainConfig, require_concerned, require_one_or_several
+from cramerl.study.config import AGENTS, TrainConfig, concerns, require_concerned, require_one_or_several
 
 _ADAM_C51 = {"optimiser": "adam", "learning_rate": 2.5e-4, "optimiser_epsilon": 3.125e-4}  # Bellemare et al. 2017
 _ADAM_S51 = {"optimiser": "adam", "learning_rate": 2.5e-5, "optimiser_epsilon": 3.125e-5}  # the paper, section 5
@@ -129,6 +129,11 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
 def heeds(env: str, name: str) -> bool:
     """Whether a setting means anything to an environment, by its name."""
     return name not in _ATARI_ONLY or default_preset(env) == "paper"
+
+
+def applies(name: str, agent: str, env: str) -> bool:
+    """Whether a setting means anything to an agent in an environment."""
+    return concerns(name, agent) and heeds(env, name)
 
 
 def require_heeded(names: Iterable[str], envs: Collection[str]) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl._files import write_json
-from cramerl.study.config import LANES, TrainConfig, concerns
+from cramerl.study.config import LANES, TrainConfig
 from cramerl.study.lanes import LOST, lost_lanes
-from cramerl.study.presets import heeds
+from cramerl.study.presets import applies
 from cramerl.study.records import CONFIG, METRICS, SPEC, TIMING, VERSIONS, WEIGHTS, RunFolder, read_object
 from cramerl.study.sweep_plan import (
     AXES,
@@ -258,7 +258,7 @@ def _cell_record(cell: Cell, varied: Collection[str], failed: Mapping[str, str])
 def _described(record: dict[str, Any], out: Path, varied: Collection[str]) -> dict[str, Any]:
     """The record of a cell that is not asked for now, with its values of settings that have become axes since."""
     file = out / record["folder"] / CONFIG
-    known = {name for name in varied if concerns(name, record["agent"]) and heeds(record["env"], name)}
+    known = {name for name in varied if applies(name, record["agent"], record["env"])}
     if known <= set(record["settings"]) or not file.exists():
         return record
     return record | {"settings": _apart(read_object(file, TrainConfig.from_json), varied)}
@@ -266,7 +266,7 @@ def _described(record: dict[str, Any], out: Path, varied: Collection[str]) -> di
 
 def _apart(config: TrainConfig, varied: Collection[str]) -> dict[str, Any]:
     """What sets a cell apart: one value of each axis, or those of its lanes."""
-    names = [name for name in varied if concerns(name, config.agent) and heeds(config.env, name)]
+    names = [name for name in varied if applies(name, config.agent, config.env)]
     several = {one: list(getattr(config, name)) for one, name in LANES.items()}
     return {name: several.get(name) or getattr(config, name) for name in names}
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cramerl.study.config import concerns
 from cramerl.study.curves import Curve, final_score, read_curves
+from cramerl.study.presets import applies
 from cramerl.study.sweep import read_record, survey
 from cramerl.study.sweep_plan import AXES
 
@@ -127,7 +127,7 @@ def _choose(agent: str, env: str, curves: list[Curve], names: list[str], failed:
 
 def _varied(curves: list[Curve], axes: Collection[str]) -> list[str]:
     """Settings that the sweep varied, or that differ between the runs of this agent here."""
-    names = [name for name in AXES if concerns(name, curves[0].agent)]
+    names = [name for name in AXES if applies(name, curves[0].agent, curves[0].env)]
     return [n for n in names if n in axes or len({_plain(curve.settings[n]) for curve in curves}) > 1]
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cramerl.study.config import LANES, TrainConfig, concerns, require_concerned
-from cramerl.study.presets import PRESETS, heeds, preset, require_heeded
+from cramerl.study.config import LANES, TrainConfig, require_concerned
+from cramerl.study.presets import PRESETS, applies, preset, require_heeded
 
 _DEFAULTS = {setting.name: setting.default for setting in dataclasses.fields(TrainConfig)}
 # What does not change what is learned: a run that differs in these alone is the same run.
@@ -27,7 +27,7 @@ AXES = tuple(
 """Settings that may have several values in a sweep."""
 _MOST_SEEDS = 10_000
 Identity = tuple[Any, ...]
-MOSTLANES = 4096
+MOST_LANES = 4096
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Sweep:
     changes: Mapping[str, Any] = field(default_factory=dict)
     preset: str | None = None
     chosen: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    max_lanes: int = MOSTLANES
+    max_lanes: int = MOST_LANES
     variants: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     beside: bool = False
 
@@ -115,9 +115,9 @@ def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
     """The settings of every run, one seed each; settings that come to the same run count once."""
     runs: dict[Identity, TrainConfig] = {}
     for env, agent in itertools.product(sweep.envs, sweep.agents):
-        changes = {name: value for name, value in sweep.changes.items() if concerns(name, agent) and heeds(env, name)}
+        changes = {name: value for name, value in sweep.changes.items() if applies(name, agent, env)}
         changes |= sweep.chosen.get((agent, env), {})
-        axes = {name: values for name, values in sweep.axes.items() if concerns(name, agent) and heeds(env, name)}
+        axes = {name: values for name, values in sweep.axes.items() if applies(name, agent, env)}
         variants = sweep.variants.get((agent, env), [{}])
         for variant, values in itertools.product(variants, itertools.product(*axes.values())):
             config = preset(
@@ -132,9 +132,16 @@ def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
 def identity(run: TrainConfig) -> Identity:
     """What makes a run the run it is: all settings, those that change nothing for its agent at their defaults."""
     return tuple(
-        default if name in _FREE or not (concerns(name, run.agent) and heeds(run.env, name)) else getattr(run, name)
+        default if name in _FREE or not applies(name, run.agent, run.env) else getattr(run, name)
         for name, default in _DEFAULTS.items()
     )
+
+
+def shape(config: TrainConfig) -> tuple[Any, ...]:
+    """What decides whether a program can be built: not rates, penalties and the like."""
+    values = {name: getattr(config, name) for name in AXES}
+    sizes = [value for name, value in values.items() if name in ("v_min", "v_max") or not isinstance(value, float)]
+    return (config.agent, config.env, *sizes)
 
 
 def require_consistent(
@@ -180,8 +187,7 @@ def axes_between(runs: Iterable[TrainConfig], there: Iterable[TrainConfig]) -> d
     found: dict[str, dict[Any, None]] = {}
     for group in groups.values():
         one = group[0]
-        meant = (n for n in AXES if concerns(n, one.agent) and heeds(one.env, n))
-        for name in (n for n in meant if not isinstance(_DEFAULTS[n], tuple)):
+        for name in (n for n in AXES if applies(n, one.agent, one.env) and not isinstance(_DEFAULTS[n], tuple)):
             values = dict.fromkeys(getattr(run, name) for run in group)
             if len(values) > 1:
                 found.setdefault(name, {}).update(values)
@@ -189,7 +195,7 @@ def axes_between(runs: Iterable[TrainConfig], there: Iterable[TrainConfig]) -> d
 
 
 def cells_of(
-    runs: Iterable[TrainConfig], is_native: Callable[[str], bool], varied: Collection[str], max_lanes: int = MOSTLANES
+    runs: Iterable[TrainConfig], is_native: Callable[[str], bool], varied: Collection[str], max_lanes: int = MOST_LANES
 ) -> list[Cell]:
     """Put runs into cells; those of the first seeds come first, so that every part of a sweep is a comparison.
 
@@ -218,7 +224,7 @@ def cell_folder(config: TrainConfig, varied: Collection[str] = ()) -> str:
     """
     last = config.seed + config.lanes - 1
     words = [config.agent, f"seeds-{config.seed}-{last}" if config.lanes > 1 else f"seed-{config.seed}"]
-    for name in (n for n in _DEFAULTS if n in varied and concerns(n, config.agent) and heeds(config.env, n)):
+    for name in (n for n in _DEFAULTS if n in varied and applies(n, config.agent, config.env)):
         values = getattr(config, LANES.get(name, name), None) or getattr(config, name)
         texts = [_word(value) for value in (values if isinstance(values, tuple) else (values,))]
         if len(texts) > 6:
@@ -236,9 +242,7 @@ def train_arguments(config: TrainConfig, out: Path) -> list[str]:
     for name, default in base.to_json().items():
         value = config.to_json()[name]
         # An older run may have what its agent or environment has no use for, which would be refused now.
-        if name in left_out or not (concerns(name, config.agent) and heeds(config.env, name)):
-            continue
-        if value != default:
+        if name not in left_out and value != default and applies(name, config.agent, config.env):
             words += [f"--{_dashed(name)}", _word(tuple(value) if isinstance(value, list) else value)]
     return [*words, "--out", str(out)]
 
@@ -262,7 +266,7 @@ def _programs(runs: list[TrainConfig], max_lanes: int) -> Iterator[TrainConfig]:
     for penalty, rates_of in table.items():
         for block in _blocks(rates_of):
             blocks.setdefault(block, []).append(penalty)
-    most = max(1, min(max_lanes, MOSTLANES))
+    most = max(1, min(max_lanes, MOST_LANES))
     for (seed, count, all_rates), all_penalties in blocks.items():
         for rates, penalties in _parts(all_rates, tuple(all_penalties), most):
             seeds = most // (len(rates) * len(penalties))

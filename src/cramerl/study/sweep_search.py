@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl._files import write_json
-from cramerl.study.config import TrainConfig, concerns
+from cramerl.study.config import TrainConfig
 from cramerl.study.curves import final_score, read_curves
+from cramerl.study.presets import applies
 from cramerl.study.records import read_object
 from cramerl.study.sweep import survey
 from cramerl.study.sweep_plan import Sweep, identity, wanted_runs
@@ -123,12 +124,12 @@ class Search:
     def _runs(self, place: Place, settings: Settings) -> list[TrainConfig]:
         """The runs of a trial, one for each seed."""
         agent, env = place
-        changes = {name: value for name, value in self._asked.changes.items() if concerns(name, agent)}
+        changes = {name: value for name, value in self._asked.changes.items() if applies(name, agent, env)}
         only = {"agents": (agent,), "envs": (env,), "changes": changes, "variants": {place: [settings]}}
         return wanted_runs(dataclasses.replace(self._asked, **only))
 
     def _space_of(self, place: Place) -> Space:
-        return {name: values for name, values in self._space.items() if concerns(name, place[0])}
+        return {name: values for name, values in self._space.items() if applies(name, *place)}
 
     def _read(self) -> dict[Place, list[Settings]]:
         if not (self._out / SEARCH).exists():

@@ -372,11 +372,8 @@ _FREE = ("steps", "preset", "tensorboard", "track", "initial_weights", "eval_epi
 
 
 def _require_same(config: dict[str, Any], saved: dict[str, Any], folder: Path) -> None:
-    """A checkpoint goes on with the settings it was made with; those of ``_FREE`` do not change what is learned.
-
-    A setting that there was not when it was made had, in effect, its default.
-    """
-    saved = TrainConfig().to_json() | saved
+    """A checkpoint goes on with the settings it was made with; those of ``_FREE`` do not change what is learned."""
+    saved = TrainConfig().to_json() | saved  # one that there was not then had, in effect, its default
     for name, value in config.items():
         if name not in _FREE and saved[name] != value:
             raise ValueError(
