@@ -815,7 +815,7 @@ def test_killed_stopped_and_gone_on_with_is_as_if_nothing_had_happened(sweep_com
         (["--envs", "ALE/Pnog-v5"], "near it: 'pong'"),
         (["--seeds", "9-0"], "such as 0-9 or 0,2,5-7, got '9-0'"),
         (["--preset", "fast"], "preset must be one of paper, icml"),
-        (["--network", "linear,nature,mlp"], "network 'nature' needs pictures"),  # whichever cannot be built
+        (["--network", "minatar,mlp"], "network 'minatar' needs pictures"),  # whichever cannot be built
         (["--normalisation", "after,never"], "normalisation must be one of after, before, got 'never'"),
         (
             ["--learning-rate", "1", "--learning-rates", "1,2"],
