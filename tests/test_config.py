@@ -130,6 +130,15 @@ def test_the_preset_that_fits_an_environment(env, name):
     assert preset(None, "s51", env) == preset(name, "s51", env)
 
 
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_support_of_pong_misc_holds_its_returns(agent):
+    """Its reward is 1 in each step: 100 when discounted for ever."""
+    config = preset(None, agent, "Pong-misc")
+    assert (config.v_min, config.v_max) == (0.0, pytest.approx(1 / (1 - config.discount)))
+    assert config.network == "minatar_strided"
+    assert preset("minatar", agent, "Pong-misc", network="minatar").network == "minatar"
+
+
 def test_changes_come_last():
     config = preset("paper", "s51", "pong", learning_rate=1e-3, sticky=0.25, seed=4)
     assert (config.learning_rate, config.sticky, config.seed) == (1e-3, 0.25, 4)

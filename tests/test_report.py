@@ -510,6 +510,16 @@ def test_scores_that_cannot_be_divided_by(level, tmp_path):
     )
 
 
+def test_a_support_that_is_too_small_is_named(tmp_path):
+    for agent, share in (("c51", 0.2), ("u51", 0.3)):
+        run = write_run(tmp_path / "runs" / agent, agent, lanes=2)
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        write_rows(run, [row | {"dist/clipped_mass": share if row["step"] > 800 else 1 - share} for row in rows])
+    note = tables(make_report([tmp_path / "runs"], tmp_path / "out"))["diagnostics"].note
+    assert "More than 25% of the mass lay beyond the support and was put on its ends: u51 on Breakout-MinAtar. " in note
+    assert "c51" not in note
+
+
 def test_evaluation_scores(tmp_path):
     run = write_run(tmp_path / "runs" / "a", "dqn")
     row = {"step": 1000, "frames": 1000, "seed": 0, "iteration": 0, "eval/episodic_return": 42.0, "eval/episodes": 5}

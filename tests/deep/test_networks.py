@@ -15,6 +15,7 @@ SHAPES = {
     "nature": (37, 40, 2),
     "nature_same": (9, 14, 2),
     "minatar": (5, 4, 3),
+    "minatar_strided": (8, 7, 3),
     "mlp": (2, 3),
     "linear": (2, 3),
 }
@@ -72,11 +73,12 @@ def twin(name, params, observations):
     """Relu after every layer but the last."""
     params = jax.tree.map(lambda p: np.asarray(p, np.float64), params)
     x = np.asarray(observations, np.float64)
-    strides = {"conv1": 1} if name == "minatar" else {"conv1": 4, "conv2": 2, "conv3": 1}
+    small = {"minatar": {"conv1": 1}, "minatar_strided": {"conv1": 2}}
+    strides = small.get(name, {"conv1": 4, "conv2": 2, "conv3": 1})
     for layer in sorted(set(params) - {"outputs"}):  # conv1, conv2, conv3, hidden1, hidden2
         weights, bias = params[layer]["weights"], params[layer]["bias"]
         if layer.startswith("conv"):
-            weights = weights.reshape(3, 3, -1, 16) if name == "minatar" else weights
+            weights = weights.reshape(3, 3, -1, 16) if name in small else weights
             x = convolve(x, weights, bias, strides[layer], "SAME" if name == "nature_same" else "VALID")
         else:
             x = x.reshape(len(x), -1) @ weights + bias
@@ -172,6 +174,7 @@ def test_nature_sizes(name, flat):
         ("nature", (84, 84, 4), {}, 8_224 + 32_832 + 36_928 + 1_606_144 + 513 * 15),
         ("nature_same", (84, 84, 4), {}, 8_224 + 32_832 + 36_928 + 3_965_440 + 513 * 15),
         ("minatar", (10, 10, 4), {}, 37 * 16 + 1025 * 128 + 129 * 15),
+        ("minatar_strided", (30, 40, 3), {}, 28 * 16 + (14 * 19 * 16 + 1) * 128 + 129 * 15),
         ("mlp", (4,), {}, 5 * 128 + 129 * 128 + 129 * 15),
         ("mlp", (2, 3), {"hidden_units": (7,)}, 7 * 7 + 8 * 15),
         ("mlp", (4,), {"hidden_units": ()}, 5 * 15),
@@ -236,7 +239,7 @@ def test_unknown_network():
 
 
 @pytest.mark.parametrize("shape", [(4,), (84, 84), (1, 84, 84, 4)], ids=str)
-@pytest.mark.parametrize("name", ["nature", "nature_same", "minatar"])
+@pytest.mark.parametrize("name", ["nature", "nature_same", "minatar", "minatar_strided"])
 def test_convolutions_need_pictures(name, shape):
     with pytest.raises(ValueError, match=rf"network '{name}' needs pictures \(height, width, channels\), .*; use mlp"):
         build(name, shape)
@@ -251,6 +254,7 @@ def test_convolutions_need_pictures(name, shape):
         ("nature", (3, 3, 4)),
         ("minatar", (2, 10, 4)),
         ("minatar", (10, 2, 4)),
+        ("minatar_strided", (10, 2, 4)),
     ],
 )
 def test_small_pictures_are_refused(name, shape):
@@ -259,7 +263,13 @@ def test_small_pictures_are_refused(name, shape):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "flat"), [("nature", (36, 36, 1), 64), ("nature_same", (1, 1, 1), 64), ("minatar", (3, 3, 1), 16)]
+    ("name", "shape", "flat"),
+    [
+        ("nature", (36, 36, 1), 64),
+        ("nature_same", (1, 1, 1), 64),
+        ("minatar", (3, 3, 1), 16),
+        ("minatar_strided", (4, 4, 1), 16),
+    ],
 )
 def test_the_smallest_pictures(name, shape, flat):
     assert shapes_of(build(name, shape))["hidden1"]["weights"][0] == flat
@@ -270,6 +280,7 @@ CONVOLVED = [
     ("nature_same", (37, 30, 4), np.uint8),
     ("nature_same", (24, 24, 3), np.float32),
     ("minatar", (6, 5, 3), np.float32),
+    ("minatar_strided", (8, 7, 3), np.float32),
 ]
 
 

@@ -625,6 +625,16 @@ def test_a_pause_after_the_loss_was_lost_does_not_replace_the_good_checkpoint(tm
     assert all(np.isfinite(array).all() for array in arrays.values())
 
 
+def test_a_support_that_is_too_small_is_said_once(tmp_path):
+    """Returns of CartPole are positive: none has room below -1, all have on [0, 100]."""
+    for low, high, said in ((-2.0, -1.0, 1), (0.0, 100.0, 0)):
+        told: list[Status] = []
+        train(settings("cartpole", v_min=low, v_max=high), tmp_path / f"{high:g}", told.append)
+        words = [one.message for one in told if one.message and "beyond the support" in one.message]
+        assert len(words) == said
+        assert all(f"lies beyond the support [{low:g}, {high:g}] and is put on its ends" in one for one in words)
+
+
 # With several lanes one that is lost does not take the others with it.
 
 LOSING = {"learning_rates": (1e-3, 1e30), "lanes": 1, "min_replay_steps": ITERATION + 80}

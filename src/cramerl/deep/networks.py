@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 Array = jax.Array
 Params = dict[str, Any]
-NETWORKS = ("nature", "nature_same", "minatar", "mlp", "linear")
+NETWORKS = ("nature", "nature_same", "minatar", "minatar_strided", "mlp", "linear")
 
 
 class Network(NamedTuple):
@@ -52,7 +52,8 @@ def make_network(
 
     Args:
         name: "nature" (three VALID convolutions and 512 units), "nature_same" (padded SAME, as Dopamine's JAX code),
-            "minatar" (16 3x3 filters and 128 units), "mlp", or "linear" (the last layer only, without a bias).
+            "minatar" (16 3x3 filters and 128 units), "minatar_strided" (the same with stride 2, a quarter of the
+            weights, for larger pictures), "mlp", or "linear" (the last layer only, without a bias).
         observation_shape: without the batch; pictures end with channels.
         num_actions: A.
         num_outputs: O, of the head.
@@ -66,7 +67,7 @@ def make_network(
         convolutions = "xla" if jax.default_backend() == "cpu" else "patches"
     if name not in NETWORKS:
         raise ValueError(f"network must be one of {', '.join(NETWORKS)}, got {name!r}")
-    if name in ("nature", "nature_same", "minatar") and len(observation_shape) != 3:
+    if name not in ("mlp", "linear") and len(observation_shape) != 3:
         raise ValueError(
             f"network {name!r} needs pictures (height, width, channels), this environment's observations have shape "
             f"{observation_shape}; use mlp"
@@ -120,8 +121,9 @@ def _torso(name: str, shape: tuple[int, ...], hidden_units: tuple[int, ...], *, 
             layer, shape = _convolution(f"conv{i}", shape, filters, size, stride, padding, patches=patches)
             layers.append(layer)
         return [*layers, _hidden("hidden1", math.prod(shape), 512)]
-    if name == "minatar":
-        layer, shape = _small_convolution("conv1", shape, filters=16, size=3, in_parts=patches)
+    if name.startswith("minatar"):
+        stride = 2 if name == "minatar_strided" else 1
+        layer, shape = _small_convolution("conv1", shape, filters=16, size=3, stride=stride, in_parts=patches)
         return [layer, _hidden("hidden1", math.prod(shape), 128)]
     widths = hidden_units if name == "mlp" else ()
     inputs = (math.prod(shape), *widths)
@@ -171,18 +173,18 @@ def _convolution(
 
 
 def _small_convolution(
-    name: str, shape: tuple[int, ...], filters: int, size: int, *, in_parts: bool
+    name: str, shape: tuple[int, ...], filters: int, size: int, stride: int, *, in_parts: bool
 ) -> tuple[_Layer, tuple[int, ...]]:
-    """VALID, stride one."""
+    """Padded VALID."""
     height, width, channels = shape
-    rows, columns = height - size + 1, width - size + 1
+    rows, columns = ((n - size) // stride + 1 for n in (height, width))
     if min(rows, columns) < 1:
         raise ValueError(f"network minatar needs pictures of at least 3 x 3, got {height} x {width}; use mlp")
     layer = _Layer(
         name,
         rows * columns * filters,
         lambda key: _dense_params(key, size * size * channels, filters),
-        lambda x: _patches(x, size, 1, (rows, columns), same=False),
+        lambda x: _patches(x, size, stride, (rows, columns), same=False),
         (lambda params, x: _affine(x, params["weights"], params["bias"])) if in_parts else _dense,
     )
     return layer, (rows, columns, filters)

@@ -105,10 +105,11 @@ class TrainConfig:
     full_action_space: bool = _setting(False, "environment", "Atari: all 18 actions")
     clip_rewards: bool = _setting(False, "environment", "clip rewards to [-1, 1] for the learner; scores stay raw")
 
-    network: Literal["auto", "nature", "nature_same", "minatar", "mlp", "linear"] = _setting(
+    network: Literal["auto", "nature", "nature_same", "minatar", "minatar_strided", "mlp", "linear"] = _setting(
         "auto",
         "learner",
-        "auto: nature_same for Atari, minatar for other pictures, mlp for vectors; nature pads VALID, nature_same SAME",
+        "auto: nature_same for Atari, minatar for other pictures, mlp for vectors; nature pads VALID, nature_same "
+        "SAME; minatar_strided has stride 2",
     )
     hidden_units: tuple[int, ...] = _setting(
         (128, 128), "learner", "units of the mlp's layers, commas between", low=1, high=10**6

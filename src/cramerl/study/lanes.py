@@ -10,6 +10,8 @@ import numpy as np
 
 LOST = "diverged"
 """Tag of a lane's last line, where its loss or its weights are not finite any more."""
+MUCH_CLIPPED = 0.25
+"""Share of the mass put on the support's ends that is worth a word: returns beyond them cannot be told apart."""
 _MOST_NAMED = 20
 
 

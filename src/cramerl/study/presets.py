@@ -59,6 +59,8 @@ _MINATAR_AGENTS: dict[str, dict[str, Any]] = {
     "qr": {"learning_rate": 3e-4},
     "hl_gauss": {"learning_rate": 3e-4},
 }
+# A point for each step of play: discounted by 0.99, up to 100. Its pictures have twelve times as many dots.
+_PONG_MISC = {"v_min": 0.0, "v_max": 100.0, "network": "minatar_strided"}
 _CLASSIC = {
     "steps": 100_000,
     "num_envs": 4,
@@ -95,7 +97,7 @@ PRESETS: dict[str, str] = {
     "icml": "Atari as the C51 paper ran it: as paper, with epsilon 0.01",
     "machado": "Atari with sticky actions, as Dopamine's curves: epsilon 0.01 after 250 k steps, lives do not matter",
     "dqn-nature": "Atari as Mnih et al. 2015 ran DQN: RMSProp, epsilon 0.1, no-op starts, VALID convolutions",
-    "minatar": "MinAtar-sized games: replay of 100 k steps, 16 environments, one update per four steps",
+    "minatar": "MinAtar-sized games: replay of 100 k steps, 16 environments; Pong-misc with support [0, 100]",
     "classic": "CartPole and its like: vectors, small replay, support [0, 100]",
     "smoke": "a few seconds of anything, to see that it runs",
 }
@@ -122,7 +124,7 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
     require_concerned(changes, [agent])
     require_heeded(changes, [env])
     require_one_or_several(changes, {})
-    values = {**_settings(name, agent), **changes}
+    values = {**_settings(name, agent, env), **changes}
     return TrainConfig.from_json({"agent": agent, "env": env, "preset": name, **values})
 
 
@@ -156,7 +158,7 @@ def default_preset(env: str) -> str:
     return "classic"
 
 
-def _settings(name: str, agent: str) -> dict[str, Any]:
+def _settings(name: str, agent: str, env: str) -> dict[str, Any]:
     if name == "paper":
         return {**_ATARI, **_ATARI_AGENTS[agent], "exploration_final": 0.05}
     if name == "icml":
@@ -172,6 +174,6 @@ def _settings(name: str, agent: str) -> dict[str, Any]:
         dqn = _RMSPROP_NATURE if agent == "dqn" else {}
         return {**_ATARI, **_ATARI_AGENTS[agent], **nature, **dqn, "exploration_final": 0.1}
     if name == "minatar":
-        return {**_MINATAR, **_MINATAR_AGENTS[agent]}
+        return {**_MINATAR, **_MINATAR_AGENTS[agent], **(_PONG_MISC if env == "Pong-misc" else {})}
     rates = {"learning_rate": _CLASSIC_RATES[agent], "optimiser_epsilon": 1e-5}
     return {**_CLASSIC, **rates} if name == "classic" else {**_SMOKE, **rates}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cramerl.study.anchors import anchors_for, atari_game
 from cramerl.study.curves import Curve, area_under_curve, last_rows
+from cramerl.study.lanes import MUCH_CLIPPED
 from cramerl.study.statistics import Interval, bootstrap_interval
 from cramerl.study.summaries import Cell, Normalised, Series, Summary
 
@@ -217,14 +218,32 @@ def _diagnostics(summary: Summary) -> Table:
         if (series, env) in summary.cells
     ]
     note = f"Means over the last {share_in_words(summary.share)} of the steps and over seeds."
+    clipped = [
+        f"{series.label} on {env}"
+        for env in summary.games
+        for series in summary.series
+        if (series, env) in summary.cells
+        and _mean_diagnostic(summary.cells[series, env], "dist/clipped_mass", summary.share) > MUCH_CLIPPED
+    ]
+    if clipped:
+        note += (
+            f" More than {MUCH_CLIPPED:.0%} of the mass lay beyond the support and was put on its ends: "
+            f"{', '.join(clipped)}. Returns beyond the ends cannot be told apart."
+        )
     columns = ["game", "agent", *(_DIAGNOSTICS[name] for name in there)]
     return Table("diagnostics", "Diagnostics", columns, rows if there else [], note)
 
 
 def _diagnostic(cell: Cell, name: str, share: float) -> str:
+    mean = _mean_diagnostic(cell, name, share)
+    return f"{mean:.4g}" if math.isfinite(mean) else "–"
+
+
+def _mean_diagnostic(cell: Cell, name: str, share: float) -> float:
+    """Over the curves that have it; NaN where none has."""
     found = [_last_mean(curve, name, share, cell.steps) for curve in cell.curves]
     found = [value for value in found if math.isfinite(value)]
-    return f"{np.mean(found):.4g}" if found else "–"
+    return float(np.mean(found)) if found else math.nan
 
 
 def _last_mean(curve: Curve, name: str, share: float, steps: int) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from cramerl.study import building, loggers
 from cramerl.study.config import TrainConfig
 from cramerl.study.interrupts import interrupts
-from cramerl.study.lanes import LOST, log_line, named_lanes, not_finite
+from cramerl.study.lanes import LOST, MUCH_CLIPPED, log_line, named_lanes, not_finite
 from cramerl.study.records import RunFolder
 
 
@@ -145,6 +145,7 @@ class _Trainer:
         self._clock, self._clock_step = time.perf_counter(), 0
         self._last_row: dict[str, Any] | None = None
         self._lost: set[int] = set()  # lanes whose loss or weights are not finite any more
+        self._said_clipped = False
         self._speed = 0.0
         self._restored = False
 
@@ -215,6 +216,7 @@ class _Trainer:
     def _log(self) -> None:
         rows = self._rows(self.loop.take_totals())
         self._write(rows)
+        self._note_clipped(rows)
         now = time.perf_counter()
         speed = (self.step - self._clock_step) * len(self.config.lane_settings) / max(now - self._clock, 1e-9)
         self._clock, self._clock_step, self._speed = now, self.step, speed
@@ -269,6 +271,21 @@ class _Trainer:
             f"lost {'lane' if len(bad) == 1 else 'lanes'} {named_lanes(lanes, bad)}: the {what} not finite at update "
             f"{update}, near step {self._step_of(update)}; {len(lanes) - len(self._lost)} of {len(lanes)} lanes go on"
         )
+        self._say(words)
+
+    def _note_clipped(self, rows: list[dict[str, Any]]) -> None:
+        """Say once that the support does not hold the returns."""
+        share = max(row.get("dist/clipped_mass", 0.0) for row in rows)
+        if share > MUCH_CLIPPED and not self._said_clipped:
+            self._said_clipped = True
+            low, high = self.config.v_min, self.config.v_max
+            self._say(
+                f"{share:.0%} of the mass to learn from lies beyond the support [{low:g}, {high:g}] and is put on its "
+                "ends, where returns cannot be told apart: v_min and v_max may be too near"
+            )
+
+    def _say(self, words: str) -> None:
+        """Add to what the next status says."""
         self.message = words if self.message is None else f"{self.message}; {words}"
 
     def _diverged(self, bad: dict[int, tuple[int, str]]) -> str:
