@@ -44,11 +44,15 @@ for part in ${*:-rates report penalties variants means settings atari pong}; do
         cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
             --seeds 0 --preset paper --num-envs 128 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 \
             --checkpoints weights --jobs "${ATARI_JOBS:-3}" --minutes "${MINUTES:-100000}" ;;
-    pong) # as rates and report: gymnax's game, whose pictures are nine times as large and fill a GPU
-        cramerl sweep results/minatar-rates --agents $AGENTS --envs Pong-misc --seeds 1000-1002 \
-            --learning-rates 3e-5,1e-4,3e-4,1e-3 $plain --steps 1e6 $common
-        cramerl sweep results/minatar --agents $AGENTS --envs Pong-misc --seeds 0-11 --best-of results/minatar-rates \
-            $plain --steps 2e6 $common ;;
+    pong) # gymnax's game, as rates, means and report, after what a support that is too small does to it
+        pong="--envs Pong-misc --seeds 1000-1002 --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 5e5 $common"
+        cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain --v-min -10 --v-max 10 --network auto $pong
+        cramerl sweep results/pong-misc-rates --agents $AGENTS $plain $pong
+        cramerl sweep results/pong-misc-means --agents s51,u51 --base-law zero --mean-weight 0.1 $pong
+        fresh="--envs Pong-misc --seeds 0-9 --steps 2e6 $common"
+        cramerl sweep results/pong-misc --agents $AGENTS $plain --best-of results/pong-misc-rates $fresh
+        cramerl sweep results/pong-misc --agents s51,u51 --base-law zero --mean-weight 0.1 \
+            --best-of results/pong-misc-means --beside $fresh ;;
     *) echo "parts are rates, report, penalties, variants, means, settings, atari and pong; got $part" >&2; exit 2 ;;
     esac
 done
