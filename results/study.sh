@@ -3,7 +3,7 @@
 # again to go on, with more seeds, games or steps to extend it. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8,
 # see docs/sweeps.md); MINUTES is the time for each sweep.
 #
-#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|atari|pong ...]
+#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|atari|pong|longer ...]
 set -eu
 cd "$(dirname "$0")/.."
 FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
@@ -11,7 +11,7 @@ AGENTS=dqn,c51,s51,u51,qr
 plain="--base-law uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} --minutes ${MINUTES:-100000}"
 
-for part in ${*:-rates report penalties variants means settings atari pong}; do
+for part in ${*:-rates report penalties variants means settings atari pong longer}; do
     case $part in
     rates) # which learning rate, with seeds of its own
         cramerl sweep results/minatar-rates --agents $AGENTS --envs $FOUR --seeds 1000-1002 \
@@ -53,6 +53,10 @@ for part in ${*:-rates report penalties variants means settings atari pong}; do
         cramerl sweep results/pong-misc --agents $AGENTS $plain --best-of results/pong-misc-rates $fresh
         cramerl sweep results/pong-misc --agents s51,u51 --base-law zero --mean-weight 0.1 \
             --best-of results/pong-misc-means --beside $fresh ;;
-    *) echo "parts are rates, report, penalties, variants, means, settings, atari and pong; got $part" >&2; exit 2 ;;
+    longer) # twice as many frames of the two games that learn first, with another seed
+        cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs pong,breakout --seeds 1 --preset paper \
+            --num-envs 128 --steps 5000000 --iteration-steps 5000000 --log-steps 50000 --checkpoints weights \
+            --jobs "${ATARI_JOBS:-4}" --minutes "${MINUTES:-100000}" ;;
+    *) echo "parts are rates, report, penalties, variants, means, settings, atari, pong and longer; got $part" >&2; exit 2 ;;
     esac
 done
