@@ -1,7 +1,7 @@
 #!/bin/sh
 # The study's data, in the order in which it is worth having. Every line is a sweep that does what is missing: run this
 # again to go on, with more seeds, games or steps to extend it. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8,
-# see docs/sweeps.md); MINUTES is the time for each sweep.
+# see docs/sweeps.md); MINUTES is the time for each sweep; MORE=--dry-run shows what is missing.
 #
 #     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|atari|pong|longer ...]
 set -eu
@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.."
 FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
 AGENTS=dqn,c51,s51,u51,qr
 plain="--base-law uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
-common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} --minutes ${MINUTES:-100000}"
+limits="--minutes ${MINUTES:-100000} ${MORE:-}"
+common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} $limits"
 
 for part in ${*:-rates report penalties variants means settings atari pong longer}; do
     case $part in
@@ -43,10 +44,12 @@ for part in ${*:-rates report penalties variants means settings atari pong longe
         # iteration, for environments begin anew with each, and 128 of them would do so before an episode of Pong is over
         cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
             --seeds 0 --preset paper --num-envs 128 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 \
-            --checkpoints weights --jobs "${ATARI_JOBS:-3}" --minutes "${MINUTES:-100000}" ;;
+            --checkpoints weights --jobs "${ATARI_JOBS:-3}" $limits ;;
     pong) # gymnax's game, as rates, means and report, after what a support that is too small does to it
         pong="--envs Pong-misc --seeds 1000-1002 --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 5e5 $common"
         cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain --v-min -10 --v-max 10 --network auto $pong
+        cramerl sweep results/pong-misc-support --agents c51,s51,u51 --envs Pong-misc --seeds 5000-5002 --v-max 10,100 \
+            $plain --steps 2e5 $common --log-steps 10000
         cramerl sweep results/pong-misc-rates --agents $AGENTS $plain $pong
         cramerl sweep results/pong-misc-means --agents s51,u51 --base-law zero --mean-weight 0.1 $pong
         fresh="--envs Pong-misc --seeds 0-9 --steps 2e6 $common"
@@ -56,7 +59,7 @@ for part in ${*:-rates report penalties variants means settings atari pong longe
     longer) # twice as many frames of the two games that learn first, with another seed
         cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs pong,breakout --seeds 1 --preset paper \
             --num-envs 128 --steps 5000000 --iteration-steps 5000000 --log-steps 50000 --checkpoints weights \
-            --jobs "${ATARI_JOBS:-4}" --minutes "${MINUTES:-100000}" ;;
+            --jobs "${ATARI_JOBS:-4}" $limits ;;
     *) echo "parts are rates, report, penalties, variants, means, settings, atari, pong and longer; got $part" >&2; exit 2 ;;
     esac
 done

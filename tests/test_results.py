@@ -2,7 +2,10 @@
 
 import itertools
 import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +35,16 @@ def test_recorded_commands_make_the_cells_that_are_there(record, monkeypatch, ca
         asked |= set(itertools.product(value["--agents"].split(","), value["--envs"].split(",")))
     configs = [json.loads(path.read_text()) for path in record.parent.glob("*/*/config.json")]
     assert {(config["agent"], config["env"]) for config in configs} <= asked
+
+
+def test_the_script_of_the_study_finds_what_is_there():
+    parts = ["rates", "report", "penalties", "variants", "means", "atari"]
+    folder = Path(sys.executable).parent  # where the command is
+    env = os.environ | {"MORE": "--dry-run", "PATH": f"{folder}:{os.environ['PATH']}"}
+    found = subprocess.run([RESULTS / "study.sh", *parts], env=env, capture_output=True, text=True, check=True)
+    summaries = [line for line in found.stdout.splitlines() if line.startswith("#")]
+    assert len(summaries) == len(parts) + 2
+    assert all(line.endswith(", 0 to do") for line in summaries)
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,10 @@ def test_a_dry_run_shows_what_is_tried_first(tmp_path, capfd):
             "--search needs a range such as --learning-rate 1e-5..1e-3, or a setting with several",
         ),
         (["--search", "optuna", "--n-step", "5..1"], "n_step must be a range LOW..HIGH with LOW < HIGH, got '5..1'"),
+        (
+            ["--agents", "c51", "--search", "optuna", "--v-min=-1e308..1e308"],
+            "v_min must be a range whose width is a number, got",
+        ),
         (["--search", "optuna", "--n-step", "0..5"], "n_step must be"),
         (["--search", "optuna", "--steps", "1..5"], "steps must have one value in a sweep, got 1,5"),
         (["--search", "optuna", "--n-step", "1,2", "--best-of", "x"], "one sweep chooses, another one reports"),

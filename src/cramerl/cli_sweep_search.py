@@ -62,6 +62,8 @@ def parse_range(name: str, text: str) -> Range | None:
     ends = [parse_setting(name, end.strip()) for end in (low, high)]
     if not ends[0] < ends[1]:
         raise ValueError(f"{name} must be a range LOW..HIGH with LOW < HIGH, got {text!r}")
+    if not math.isfinite(ends[1] - ends[0]):
+        raise ValueError(f"{name} must be a range whose width is a number, got {text!r}")
     return Range(*ends, whole=hint is int)
 
 

@@ -53,6 +53,19 @@ _DOPAMINE = {
     ("space_invaders", "dqn"): ((853, 1295, 1694, 1794), (1076, 1648, 2374, 4006)),
     ("space_invaders", "c51"): ((1142, 1669, 2599, 3984), (887, 1569, 3615, 7453)),
 }
+# Dopamine's TensorFlow agents at 10 and 20 M frames: iterations 9 and 19 of the runs in its baselines/atari/data.
+_DOPAMINE_EARLY = {
+    ("asterix", "dqn"): (2382, 2899),
+    ("asterix", "c51"): (2549, 4659),
+    ("breakout", "dqn"): (21.5, 52.9),
+    ("breakout", "c51"): (47.1, 139.5),
+    ("pong", "dqn"): (-4.9, 5.7),
+    ("pong", "c51"): (-6.1, 14.2),
+    ("seaquest", "dqn"): (300, 466),
+    ("seaquest", "c51"): (639, 1328),
+    ("space_invaders", "dqn"): (663, 796),
+    ("space_invaders", "c51"): (686, 959),
+}
 _ZOO = {
     ("asterix", "dqn"): (3723, 3949, 962),
     ("asterix", "c51"): (58593, 196313, 178503),
@@ -72,7 +85,8 @@ def _all() -> tuple[Anchor, ...]:
     found = []
     for (game, agent), scores in _DOPAMINE.items():
         for source, values in zip(("Dopamine TF", "Dopamine JAX"), scores, strict=True):
-            by_frames = dict(zip(_DOPAMINE_FRAMES, map(float, values), strict=True))
+            early = dict(zip((10, 20), _DOPAMINE_EARLY[game, agent], strict=True)) if source == "Dopamine TF" else {}
+            by_frames = {at: float(x) for at, x in (early | dict(zip(_DOPAMINE_FRAMES, values, strict=True))).items()}
             found.append(Anchor(game, agent, source, True, by_frames))
         by_frames = dict(zip(_ZOO_FRAMES, map(float, _ZOO[game, agent]), strict=True))
         found.append(Anchor(game, agent, "DQN Zoo", False, by_frames))

@@ -253,7 +253,7 @@ def _last_mean(curve: Curve, name: str, share: float, steps: int) -> float:
 
 
 def _published(summary: Summary) -> Table:
-    millions = (25, 40, 50, 100, 200)
+    millions = (10, 20, 25, 40, 50, 100, 200)
     rows = []
     for env in summary.games:
         for one in anchors_for(atari_game(env)):
