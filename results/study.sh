@@ -3,7 +3,7 @@
 # again to go on, with more seeds, games or steps to extend it. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8,
 # see docs/sweeps.md); MINUTES is the time for each sweep; MORE=--dry-run shows what is missing.
 #
-#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|atari|pong|longer ...]
+#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|steps|atari|pong|longer ...]
 set -eu
 cd "$(dirname "$0")/.."
 FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
@@ -12,7 +12,7 @@ plain="--base-law uniform --mean-weight 0" # U51 as it was before the preset had
 limits="--minutes ${MINUTES:-100000} ${MORE:-}"
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} $limits"
 
-for part in ${*:-rates report penalties variants means settings atari pong longer}; do
+for part in ${*:-rates report penalties variants means settings steps atari pong longer}; do
     case $part in
     rates) # which learning rate, with seeds of its own
         cramerl sweep results/minatar-rates --agents $AGENTS --envs $FOUR --seeds 1000-1002 \
@@ -40,6 +40,8 @@ for part in ${*:-rates report penalties variants means settings atari pong longe
         tried="cramerl sweep results/minatar-settings --agents u51 --envs $FOUR --seeds 5000-5002 --base-law zero --mean-weight 0.1"
         $tried --learning-rate 1e-4 --n-step 1,3 --v-max 10,30 --steps 1e6 $common
         $tried --learning-rate 1e-4 --optimiser-epsilon 1e-8,3.125e-4 --beside --steps 1e6 $common ;;
+    steps) # whether other agents gain as much from several steps at once, each as the preset has it
+        cramerl sweep results/minatar-steps --agents $AGENTS --envs $FOUR --seeds 6000-6002 --n-step 1,3 --steps 1e6 $common ;;
     atari) # the paper's figure: ten million frames of each game, three at once so that one is made while others learn; one
         # iteration, for environments begin anew with each, and 128 of them would do so before an episode of Pong is over
         cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
@@ -60,6 +62,6 @@ for part in ${*:-rates report penalties variants means settings atari pong longe
         cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs pong,breakout --seeds 1 --preset paper \
             --num-envs 128 --steps 5000000 --iteration-steps 5000000 --log-steps 50000 --checkpoints weights \
             --jobs "${ATARI_JOBS:-4}" $limits ;;
-    *) echo "parts are rates, report, penalties, variants, means, settings, atari, pong and longer; got $part" >&2; exit 2 ;;
+    *) echo "parts are rates, report, penalties, variants, means, settings, steps, atari, pong and longer; got $part" >&2; exit 2 ;;
     esac
 done

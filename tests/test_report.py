@@ -19,7 +19,7 @@ from cramerl.linear.claims import projection
 from cramerl.study import plots
 from cramerl.study.curves import final_score, on_grid, read_curves
 from cramerl.study.report import make_report
-from cramerl.study.report_figures import grid_edges
+from cramerl.study.report_figures import grid_edges, make_figures
 from cramerl.study.report_page import to_text
 from cramerl.study.report_scenes import LawPictures
 from cramerl.study.report_settings import settings_table
@@ -508,6 +508,23 @@ def test_scores_that_cannot_be_divided_by(level, tmp_path):
     assert any(
         note.startswith("Aggregates leave out Pong-misc: the score to divide by, ") for note in sections[0].notes
     )
+
+
+@pytest.mark.parametrize("steps", [99_000, 200_000])
+def test_a_legend_has_room_and_an_axis_short_numbers(steps, tmp_path):
+    """Six series in one narrow panel."""
+    for i, (agent, v_max) in enumerate(itertools.product(("c51", "s51", "u51"), (10.0, 100.0))):
+        write_run(tmp_path / f"runs/{i}", agent, steps=steps, v_max=v_max)
+    (summary,) = summarise(read_curves([tmp_path / "runs"]))
+    drawing = next(figure.drawing for figure in make_figures(summary, None, 0) if figure.name == "curves")
+    drawing.draw_without_rendering()
+    box, page = drawing.legends[0].get_window_extent(), drawing.bbox
+    assert page.x0 <= box.x0 < box.x1 <= page.x1
+    assert len(drawing.legends[0].get_texts()) == 6
+    axis = drawing.axes[0]
+    unit, last = ("million agent steps", 0.2) if steps > 1e5 else ("agent steps", 99_000)
+    assert axis.get_xlabel() == unit
+    assert max(line.get_xdata().max() for line in axis.get_lines()) == pytest.approx(last)
 
 
 def test_a_support_that_is_too_small_is_named(tmp_path):

@@ -19,6 +19,7 @@ from cramerl.study.statistics import bootstrap_interval, mean_band, performance_
 from cramerl.study.summaries import Cell, Normalised, Series, Summary
 
 _POINTS = 60  # of a learning curve
+_MANY_STEPS = 100_000  # from which on axes count millions
 _COLUMNS = 3  # of panels
 _STYLES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))  # variants of one agent
 _SWEEP_MARK = "at its best for each value"
@@ -92,7 +93,9 @@ def _legend(figure: Any, axes: list[Any]) -> None:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
-        columns = min(len(entries), 6 if max(map(len, entries)) < 20 else 2)
+        longest = max(map(len, entries))
+        room = int(figure.get_figwidth() / (0.7 + 0.065 * longest))  # inches, of letters in this size
+        columns = max(1, min(len(entries), 6 if longest < 20 else 2, room))
         figure.legend(
             entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
         )
@@ -103,19 +106,21 @@ def _curves(summary: Summary, seed: int) -> Figure:
     atari, counts, cited, panels = summary.family == "Atari", set(), [], []
     for ax, env in zip(axes, summary.games, strict=True):
         edges = grid_edges(summary, env)
+        large = edges[-1] >= _MANY_STEPS
         panels.append(Panel(env, ax, []))
         for series in summary.series:
             cell = summary.cells.get((series, env))
             if cell is not None:
                 band = mean_band([on_grid(curve, edges) for curve in cell.curves], seed=seed)
                 frames = cell.curves[0].frames[-1] / cell.curves[0].steps[-1]
-                x = edges[1:] * (frames / 1e6 if atari else 1.0)
+                x = edges[1:] * (frames / 1e6 if atari else 1e-6 if large else 1.0)
                 style = {"label": series.label, "colour": _colour(summary, series), "style": _style(summary, series)}
                 plots.draw_band(ax, x, *band, **style)
                 words = _steps_in_words(edges[1:], frames if atari else 0)
                 panels[-1].traces.append(Trace(series.label, _colour(summary, series), words, x, *band))
                 counts.add(len(cell.scores))
-        ax.set(xlabel="million frames" if atari else "agent steps", ylabel="return")
+        unit = "million frames" if atari else "million agent steps" if large else "agent steps"
+        ax.set(xlabel=unit, ylabel="return")
         cited += _references(ax, summary, env) if atari else []
     _legend(figure, axes)
     caption = f"Mean return of episodes over seeds, averaged over up to {_POINTS} stretches of equal length. "
