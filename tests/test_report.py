@@ -339,7 +339,9 @@ def test_atari_has_published_scores_beside_it(tmp_path):
             write_run(tmp_path / "runs" / f"{agent}-{env}", agent, env, level=15.0)
     sections = make_report([tmp_path / "runs"], tmp_path / "out")
     found = tables(sections)
-    assert ["pong", "c51", "CleanRL", "not sticky", "", "19.50", "", "", ""] in found["published"].rows
+    rows = [row for row in found["published"].rows if row[:2] == ["pong", "c51"]]
+    assert ["pong", "c51", "CleanRL", "not sticky", "", "", "", "19.50", "", "", ""] in rows
+    assert rows[0][2:6] == ["Dopamine TF", "sticky actions (0.25)", "-6.10", "14.20"]
     caption = sections[0].pictures[0].caption
     assert "One seed: no interval." in caption
     assert "DQN Zoo at 50 M frames (not sticky)" in caption
