@@ -6,62 +6,79 @@
 #     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|steps|atari|pong|longer ...]
 set -eu
 cd "$(dirname "$0")/.."
+[ -d .venv/bin ] && PATH=$PWD/.venv/bin:$PATH
 FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
 AGENTS=dqn,c51,s51,u51,qr
 plain="--base-law uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
 limits="--minutes ${MINUTES:-100000} ${MORE:-}"
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} $limits"
 
-for part in ${*:-rates report penalties variants means settings steps atari pong longer}; do
-    case $part in
-    rates) # which learning rate, with seeds of its own
-        cramerl sweep results/minatar-rates --agents $AGENTS --envs $FOUR --seeds 1000-1002 \
-            --learning-rates 3e-5,1e-4,3e-4,1e-3 $plain --steps 1e6 $common
-        # S51 is at its best at the lower edge in two games
-        cramerl sweep results/minatar-rates --agents s51 --envs SpaceInvaders-MinAtar,Seaquest-MinAtar --seeds 1000-1002 \
-            --learning-rates 1e-5,3e-5 --steps 1e6 $common ;;
-    report) # fresh seeds at the chosen rates
-        cramerl sweep results/minatar --agents $AGENTS --envs $FOUR --seeds 0-11 --best-of results/minatar-rates \
-            $plain --steps 2e6 $common ;;
-    penalties) # the paper's sweep of lambda, in both conventions and both normalisations
-        cramerl sweep results/minatar-penalties --agents s51 --envs Breakout-MinAtar,Asterix-MinAtar --seeds 2000-2002 \
-            --mass-penalties 0,0.25,1,10,20,100 --mass-penalty-scale orthonormal,total --normalisation after,before \
-            --learning-rate 1e-4 --steps 1e6 $common ;;
-    variants) # how far U51 can be taken
-        cramerl sweep results/minatar-u51 --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
-            --seeds 3000-3002 --learning-rates 1e-4,3e-4 --base-law uniform,zero --mean-weight 0,0.1,1 --steps 1e6 $common ;;
-    means) # either Cramér agent with a weight on the mean: rates as for the others, then reported beside them
-        cramerl sweep results/minatar-means --agents s51,u51 --envs $FOUR --seeds 4000-4002 --base-law zero --mean-weight 0.1 \
-            --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 1e6 $common
-        cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds 0-11 --base-law zero --mean-weight 0.1 \
-            --best-of results/minatar-means --beside --steps 2e6 $common ;;
-    settings) # what else U51 gains from: a wider support (of atoms twice as far apart) and several steps at
-        # once, then Adam's epsilon
-        tried="cramerl sweep results/minatar-settings --agents u51 --envs $FOUR --seeds 5000-5002 --base-law zero --mean-weight 0.1"
-        $tried --learning-rate 1e-4 --n-step 1,3 --v-max 10,30 --steps 1e6 $common
-        $tried --learning-rate 1e-4 --optimiser-epsilon 1e-8,3.125e-4 --beside --steps 1e6 $common ;;
-    steps) # whether other agents gain as much from several steps at once, each as the preset has it
-        cramerl sweep results/minatar-steps --agents $AGENTS --envs $FOUR --seeds 6000-6002 --n-step 1,3 --steps 1e6 $common ;;
-    atari) # the paper's figure: ten million frames of each game, three at once so that one is made while others learn; one
-        # iteration, for environments begin anew with each, and 128 of them would do so before an episode of Pong is over
-        cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
-            --seeds 0 --preset paper --num-envs 128 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 \
-            --checkpoints weights --jobs "${ATARI_JOBS:-3}" $limits ;;
-    pong) # gymnax's game, as rates, means and report, after what a support that is too small does to it
-        pong="--envs Pong-misc --seeds 1000-1002 --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 5e5 $common"
-        cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain --v-min -10 --v-max 10 --network auto $pong
-        cramerl sweep results/pong-misc-support --agents c51,s51,u51 --envs Pong-misc --seeds 5000-5002 --v-max 10,100 \
-            $plain --steps 2e5 $common --log-steps 10000
-        cramerl sweep results/pong-misc-rates --agents $AGENTS $plain $pong
-        cramerl sweep results/pong-misc-means --agents s51,u51 --base-law zero --mean-weight 0.1 $pong
-        fresh="--envs Pong-misc --seeds 0-9 --steps 2e6 $common"
-        cramerl sweep results/pong-misc --agents $AGENTS $plain --best-of results/pong-misc-rates $fresh
-        cramerl sweep results/pong-misc --agents s51,u51 --base-law zero --mean-weight 0.1 \
-            --best-of results/pong-misc-means --beside $fresh ;;
-    longer) # twice as many frames of the two games that learn first, with another seed
-        cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs pong,breakout --seeds 1 --preset paper \
-            --num-envs 128 --steps 5000000 --iteration-steps 5000000 --log-steps 50000 --checkpoints weights \
-            --jobs "${ATARI_JOBS:-4}" $limits ;;
-    *) echo "parts are rates, report, penalties, variants, means, settings, steps, atari, pong and longer; got $part" >&2; exit 2 ;;
+PARTS="rates report penalties variants means settings steps atari pong longer"
+
+for part in "$@"; do
+    case " $PARTS " in
+    *" ${part:-none} "*) ;;
+    *)
+        echo "study.sh: parts are $PARTS; got '$part'" >&2
+        exit 2
+        ;;
     esac
 done
+if [ $# -ne 1 ]; then # each for itself: one that waits for another, or failed, does not keep the rest from being done
+    status=0
+    for part in ${*:-$PARTS}; do
+        results/study.sh "$part" || status=$?
+        [ $status -lt 128 ] || exit $status # Ctrl-C
+    done
+    exit $status
+fi
+case $1 in
+rates) # which learning rate, with seeds of its own
+    cramerl sweep results/minatar-rates --agents $AGENTS --envs $FOUR --seeds 1000-1002 \
+        --learning-rates 3e-5,1e-4,3e-4,1e-3 $plain --steps 1e6 $common
+    # S51 is at its best at the lower edge in two games
+    cramerl sweep results/minatar-rates --agents s51 --envs SpaceInvaders-MinAtar,Seaquest-MinAtar --seeds 1000-1002 \
+        --learning-rates 1e-5,3e-5 --steps 1e6 $common ;;
+report) # fresh seeds at the chosen rates
+    cramerl sweep results/minatar --agents $AGENTS --envs $FOUR --seeds 0-11 --best-of results/minatar-rates \
+        $plain --steps 2e6 $common ;;
+penalties) # the paper's sweep of lambda, in both conventions and both normalisations
+    cramerl sweep results/minatar-penalties --agents s51 --envs Breakout-MinAtar,Asterix-MinAtar --seeds 2000-2002 \
+        --mass-penalties 0,0.25,1,10,20,100 --mass-penalty-scale orthonormal,total --normalisation after,before \
+        --learning-rate 1e-4 --steps 1e6 $common ;;
+variants) # how far U51 can be taken
+    cramerl sweep results/minatar-u51 --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
+        --seeds 3000-3002 --learning-rates 1e-4,3e-4 --base-law uniform,zero --mean-weight 0,0.1,1 --steps 1e6 $common ;;
+means) # either Cramér agent with a weight on the mean: rates as for the others, then reported beside them
+    cramerl sweep results/minatar-means --agents s51,u51 --envs $FOUR --seeds 4000-4002 --base-law zero --mean-weight 0.1 \
+        --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 1e6 $common
+    cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds 0-11 --base-law zero --mean-weight 0.1 \
+        --best-of results/minatar-means --beside --steps 2e6 $common ;;
+settings) # what else U51 gains from: a wider support (of atoms twice as far apart) and several steps at
+    # once, then Adam's epsilon
+    tried="cramerl sweep results/minatar-settings --agents u51 --envs $FOUR --seeds 5000-5002 --base-law zero --mean-weight 0.1"
+    $tried --learning-rate 1e-4 --n-step 1,3 --v-max 10,30 --steps 1e6 $common
+    $tried --learning-rate 1e-4 --optimiser-epsilon 1e-8,3.125e-4 --beside --steps 1e6 $common ;;
+steps) # whether other agents gain as much from several steps at once, each as the preset has it
+    cramerl sweep results/minatar-steps --agents $AGENTS --envs $FOUR --seeds 6000-6002 --n-step 1,3 --steps 1e6 $common ;;
+atari) # the paper's figure: ten million frames of each game, three at once so that one is made while others learn; one
+    # iteration, for environments begin anew with each, and 128 of them would do so before an episode of Pong is over
+    cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
+        --seeds 0 --preset paper --num-envs 128 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 \
+        --checkpoints weights --jobs "${ATARI_JOBS:-3}" $limits ;;
+pong) # gymnax's game, as rates, means and report, after what a support that is too small does to it
+    pong="--envs Pong-misc --seeds 1000-1002 --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 5e5 $common"
+    cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain --v-min -10 --v-max 10 --network auto $pong
+    cramerl sweep results/pong-misc-support --agents c51,s51,u51 --envs Pong-misc --seeds 5000-5002 --v-max 10,100 \
+        $plain --steps 2e5 $common --log-steps 10000
+    cramerl sweep results/pong-misc-rates --agents $AGENTS $plain $pong
+    cramerl sweep results/pong-misc-means --agents s51,u51 --base-law zero --mean-weight 0.1 $pong
+    fresh="--envs Pong-misc --seeds 0-9 --steps 2e6 $common"
+    cramerl sweep results/pong-misc --agents $AGENTS $plain --best-of results/pong-misc-rates $fresh
+    cramerl sweep results/pong-misc --agents s51,u51 --base-law zero --mean-weight 0.1 \
+        --best-of results/pong-misc-means --beside $fresh ;;
+longer) # twice as many frames of the two games that learn first, with another seed
+    cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs pong,breakout --seeds 1 --preset paper \
+        --num-envs 128 --steps 5000000 --iteration-steps 5000000 --log-steps 50000 --checkpoints weights \
+        --jobs "${ATARI_JOBS:-4}" $limits ;;
+esac

@@ -8,10 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from study_runs import write_run
 
+from cramerl.cli_agents import _ending
 from cramerl.study.config import TrainConfig
 from cramerl.study.progress import progress_display
-from cramerl.study.training import Status
+from cramerl.study.training import Run, Status
 
 SMALL = ["--preset", "smoke", "--hidden-units", "8", "--steps", "600"]
 TINY = [*SMALL, "--num-atoms", "11"]  # which dqn has not
@@ -45,6 +47,26 @@ def test_training_writes_a_run_and_says_what_to_do_with_it(trained):
     assert config["hidden_units"] == [8]
     assert config["eval_episodes"] == 1
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 6 + 2
+
+
+@pytest.mark.parametrize("updates", [0, 7])
+def test_a_run_that_has_not_learned_says_so(updates, tmp_path):
+    folder = write_run(tmp_path / "run", "s51", min_replay_steps=5_000)
+    (folder / "environment.json").write_text("{}")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows = [row | ({"charts/updates": updates} if updates else {}) for row in rows]
+    words = list(_ending(Run(folder, 1000, True, rows), done_before=False))
+    sentence = "it has not learned yet: no update is made in the first 5,000 steps (min_replay_steps)"
+    assert (sentence in words) == (not updates)
+
+
+def test_a_sentence_of_ours_has_no_note_of_jax_behind_it(tmp_path):
+    near = ("--v-min", "1", "--v-max", "1.0000000001", "--out", str(tmp_path / "run"))
+    result = run("train", "c51", "CartPole-v1", *TINY, *near)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].endswith("differ in float32, got Support.uniform(1.0, 1.0000000001, 11)")
+    assert "JAX" not in result.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_piped_progress_is_plain_lines(trained):

@@ -158,6 +158,9 @@ def test_bars_have_titles_for_pages_without_scripts(study, tmp_path):
 
 def test_values_of_settings_that_were_tried(study, tmp_path):
     make_report([study / "rates"], tmp_path / "out")
+    (summary,) = summarise(read_curves([study / "rates"]))
+    (drawing,) = [figure.drawing for figure in make_figures(summary, None, 0) if figure.name == "rates"]
+    assert [label.get_text() for label in drawing.axes[0].get_xticklabels()] == ["0.0001", "0.0005"]
     rates = page_values((tmp_path / "out" / "report.html").read_text())[-1]
     assert [words for words, _ in rates[0]["stops"]] == ["learning rate 0.0001", "learning rate 0.0005"]
     assert all(None not in line["points"] for line in rates[0]["lines"])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cramerl import cli
+from cramerl import cli, cli_sweep
 from cramerl.study.config import ONLY_FOR, TrainConfig
 from cramerl.study.presets import preset
 from cramerl.study.sweep import Job, locked, look_at, make_plan, read_record, survey, write_record
@@ -518,6 +518,11 @@ def test_a_variant_without_a_score_is_not_chosen(tmp_path):
 def test_nothing_is_chosen_from_what_is_not_there(tmp_path):
     with pytest.raises(ValueError, match=r"best-of must be the folder of a sweep, .* has no sweep.json"):
         best_of(tmp_path, ["s51"], ["pong"], [5])
+    sweep = Sweep(("s51",), ("pong",), (0,))
+    (tmp_path / "begun").mkdir()
+    write_record(tmp_path / "begun", make_plan(sweep, tmp_path / "begun", lambda _: False), "cramerl sweep", [], {})
+    with pytest.raises(ValueError, match=r"best-of must be a sweep that is done, .*begun has no run yet"):
+        best_of(tmp_path / "begun", ["s51"], ["pong"], [5])
     rates(tmp_path, {1e-4: 3.0, 1e-3: 7.0})
     with pytest.raises(ValueError, match="best-of must have c51 on pong"):
         best_of(tmp_path, ["s51", "c51"], ["pong"], [5])
@@ -655,6 +660,19 @@ def test_the_display_counts_cells_and_knows_the_time_left(stream, tmp_path, monk
     ):
         assert f"{line}\n" in words
     assert ("\033[" in words) == (stream is Terminal)
+
+
+def test_what_keeps_no_full_checkpoint_is_not_said_to_go_on(tmp_path, capsys):
+    job = Job("pong/0", ["train", "s51", "pong", "--checkpoints", "weights"], 0, 1000, 4, True)
+    whole = job._replace(arguments=["train", "s51", "pong"])
+    assert [one.can_go_on for one in (job, whole)] == [False, True]
+    out = io.StringIO()
+    with sweep_display(out, tmp_path, 0) as watch:
+        watch(State([], {}, [job], [], True))
+    assert "stopping 1 cell (without full checkpoints); Ctrl-C" in out.getvalue()
+    assert cli_sweep._how_it_goes_on(State([], {}, [], [whole], True)) == "the same command goes on"
+    words = "with cells that were stopped from their beginning, for their checkpoints are not 'full'"
+    assert cli_sweep._how_it_goes_on(State([], {}, [], [whole, job], True)).endswith(words)
 
 
 # --- the command

@@ -88,7 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\ncramerl: stopped; nothing was left half-written", file=sys.stderr)
         return 130
     except (OSError, ValueError) as error:
-        print(" ".join([f"cramerl: {error}", *getattr(error, "__notes__", [])]), file=sys.stderr)
+        notes = [note for note in getattr(error, "__notes__", []) if "JAX has removed" not in note]
+        print(" ".join([f"cramerl: {error}", *notes]), file=sys.stderr)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "memory" not in str(error).lower():
             raise

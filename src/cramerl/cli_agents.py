@@ -297,6 +297,9 @@ def _ending(run: Run, *, done_before: bool) -> Iterator[str]:
         yield f"the run was finished already, after {run.step:,} steps; --steps N makes it longer"
     else:
         yield f"trained {config.agent} on {config.env}: {run.step:,} steps"
+    if not any(row.get("charts/updates") for row in run.rows):
+        first = f"{config.min_replay_steps:,} steps (min_replay_steps)"
+        yield f"it has not learned yet: no update is made in the first {first}"
     rows = [row for row in run.rows if row["step"] > 0.9 * run.step and "charts/episodic_return" in row]
     episodes = sum(row["charts/episodes"] for row in rows)
     if episodes:

@@ -354,14 +354,21 @@ def _report(options: argparse.Namespace, plan: Plan, state: State, wishes: _Wish
             lanes = found.config.lane_settings
             print(f"diverged: {folder}: {len(found.lost)} of {len(lanes)} lanes: {named_lanes(lanes, found.lost)}")
     if wishes.first is not None:
-        print("cramerl: stopped; the same command goes on", file=sys.stderr)
+        print(f"cramerl: stopped; {_how_it_goes_on(state)}", file=sys.stderr)
         return 128 + wishes.first
     if state.left:
         over = f"stopped after {options.minutes:g} minutes" if options.minutes is not None else "stopped"
-        print(f"{over}; the same command goes on")
+        print(f"{over}; {_how_it_goes_on(state)}")
     elif done:
         print(f"to see them: cramerl report {shlex.quote(str(options.out))}")
     return 1 if state.failed else 0
+
+
+def _how_it_goes_on(state: State) -> str:
+    words = "the same command goes on"
+    if all(job.can_go_on for job in state.left):
+        return words
+    return f"{words}, with cells that were stopped from their beginning, for their checkpoints are not 'full'"
 
 
 def _counted(plan: Plan) -> str:

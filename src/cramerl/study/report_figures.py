@@ -96,6 +96,8 @@ def _legend(figure: Any, axes: list[Any]) -> None:
         longest = max(map(len, entries))
         room = int(figure.get_figwidth() / (0.7 + 0.065 * longest))  # inches, of letters in this size
         columns = max(1, min(len(entries), 6 if longest < 20 else 2, room))
+        rows = math.ceil(len(entries) / columns)
+        figure.set_figheight(figure.get_figheight() + 0.19 * max(rows - 2, 0))  # so that the panels keep theirs
         figure.legend(
             entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
         )
@@ -218,8 +220,12 @@ def _rates(summary: Summary, seed: int) -> Figure:
             lost = summary.lost_along(series, env, lambda cell: cell.setting("learning_rate"))
             plots.draw_lost(ax, [value * aside for value in lost], _colour(summary, series))
         ax.set(xscale="log", xlabel="learning rate", ylabel=f"score, last {share_in_words(summary.share)}")
+        rates = sorted({cell.setting("learning_rate") for cell in [*summary.points, *summary.lost] if cell.env == env})
+        ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
+        ax.set_xticks([], minor=True)
     _legend(figure, axes)
-    caption = f"Mean score over seeds with its 95 % bootstrap interval; whatever else was tried is {_SWEEP_MARK}."
+    caption = f"Mean score over seeds with its 95 % bootstrap interval; whatever else was tried is {_SWEEP_MARK}. "
+    caption += "Agents are drawn a little beside each other."
     caption += " A cross at the bottom: runs diverged." if summary.lost else ""
     return Figure("rates", "Sensitivity to the learning rate", caption, figure, panels)
 

@@ -228,7 +228,7 @@ def _diagnostics(summary: Summary) -> Table:
     if clipped:
         note += (
             f" More than {MUCH_CLIPPED:.0%} of the mass lay beyond the support and was put on its ends: "
-            f"{', '.join(clipped)}. Returns beyond the ends cannot be told apart."
+            f"{'; '.join(clipped)}. Returns beyond the ends cannot be told apart."
         )
     columns = ["game", "agent", *(_DIAGNOSTICS[name] for name in there)]
     return Table("diagnostics", "Diagnostics", columns, rows if there else [], note)

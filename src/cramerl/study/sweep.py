@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -78,6 +79,12 @@ class Job(NamedTuple):
     steps: int
     runs: int
     fresh: bool
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it can be stopped and resumed; without full checkpoints it begins anew."""
+        words = dict(itertools.pairwise(self.arguments))
+        return words.get("--checkpoints", "full") == "full"
 
 
 class Plan(NamedTuple):

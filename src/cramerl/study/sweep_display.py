@@ -97,9 +97,8 @@ class _Lines:
                 self._say(f"{'training' if job.arguments[0] == 'train' else 'resuming'} {job.folder}")
         if state.stopping and state.running and self._once("stopping"):
             count = len(state.running)
-            self._say(
-                f"stopping {count} {'cell' if count == 1 else 'cells'} with checkpoints; Ctrl-C now stops at once"
-            )
+            kept = "with checkpoints" if all(job.can_go_on for job in state.running) else "(without full checkpoints)"
+            self._say(f"stopping {count} {'cell' if count == 1 else 'cells'} {kept}; Ctrl-C now stops at once")
 
     def _once(self, event: str) -> bool:
         new = event not in self._said

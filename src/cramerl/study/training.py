@@ -281,7 +281,7 @@ class _Trainer:
             low, high = self.config.v_min, self.config.v_max
             self._say(
                 f"{share:.0%} of the mass to learn from lies beyond the support [{low:g}, {high:g}] and is put on its "
-                "ends, where returns cannot be told apart: v_min and v_max may be too near"
+                "ends, where returns cannot be told apart: --v-min and --v-max may be too close together"
             )
 
     def _say(self, words: str) -> None:
