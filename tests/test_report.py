@@ -532,6 +532,15 @@ def test_a_legend_has_room_and_an_axis_short_numbers(steps, tmp_path):
     assert max(line.get_xdata().max() for line in axis.get_lines()) == pytest.approx(last)
 
 
+def test_panels_keep_their_height_above_a_long_legend(tmp_path):
+    for i in range(14):
+        write_run(tmp_path / f"runs/{i}", "u51", n_step=1 + i, v_max=10.0 + i, base_law="zero", mean_weight=0.1)
+    (summary,) = summarise(read_curves([tmp_path / "runs"]))
+    drawing = next(figure.drawing for figure in make_figures(summary, None, 0) if figure.name == "curves")
+    drawing.draw_without_rendering()
+    assert drawing.axes[0].get_window_extent().height > 1.5 * drawing.dpi
+
+
 def test_a_support_that_is_too_small_is_named(tmp_path):
     for agent, share in (("c51", 0.2), ("u51", 0.3)):
         run = write_run(tmp_path / "runs" / agent, agent, lanes=2)

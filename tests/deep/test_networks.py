@@ -258,7 +258,7 @@ def test_convolutions_need_pictures(name, shape):
     ],
 )
 def test_small_pictures_are_refused(name, shape):
-    with pytest.raises(ValueError, match=r"network (nature|minatar) needs .*\d+ x \d+.*; use .*mlp"):
+    with pytest.raises(ValueError, match=rf"network {name} needs .*\d+ x \d+.*; use .*mlp"):
         build(name, shape)
 
 

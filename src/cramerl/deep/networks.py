@@ -123,6 +123,8 @@ def _torso(name: str, shape: tuple[int, ...], hidden_units: tuple[int, ...], *, 
         return [*layers, _hidden("hidden1", math.prod(shape), 512)]
     if name.startswith("minatar"):
         stride = 2 if name == "minatar_strided" else 1
+        if min(shape[:2]) < 3:
+            raise ValueError(f"network {name} needs pictures of at least 3 x 3, got {shape[0]} x {shape[1]}; use mlp")
         layer, shape = _small_convolution("conv1", shape, filters=16, size=3, stride=stride, in_parts=patches)
         return [layer, _hidden("hidden1", math.prod(shape), 128)]
     widths = hidden_units if name == "mlp" else ()
@@ -178,8 +180,6 @@ def _small_convolution(
     """Padded VALID."""
     height, width, channels = shape
     rows, columns = ((n - size) // stride + 1 for n in (height, width))
-    if min(rows, columns) < 1:
-        raise ValueError(f"network minatar needs pictures of at least 3 x 3, got {height} x {width}; use mlp")
     layer = _Layer(
         name,
         rows * columns * filters,

@@ -368,13 +368,13 @@ class _Trainer:
         if self.config.checkpoints == "full" and self.loop.can_pause:
             self._save()
         elif self.config.checkpoints == "full":
-            self.message = "the replay is shorter than an iteration: resuming goes back to the iteration's start"
+            self._say("the replay is shorter than an iteration: resuming goes back to the iteration's start")
         self._report()
         return Run(self.folder.path, self.step, False, list(self.folder.metrics()))
 
     def _announce_stop(self) -> None:
         kept = " with a checkpoint" if self.config.checkpoints == "full" else ""
-        self.message = f"stopping{kept}; Ctrl-C again stops at once"
+        self._say(f"stopping{kept}; Ctrl-C again stops at once")
         self._report()
 
     def _report(self) -> None:
