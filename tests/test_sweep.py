@@ -663,9 +663,9 @@ def test_the_display_counts_cells_and_knows_the_time_left(stream, tmp_path, monk
 
 
 def test_what_keeps_no_full_checkpoint_is_not_said_to_go_on(tmp_path, capsys):
-    job = Job("pong/0", ["train", "s51", "pong", "--checkpoints", "weights"], 0, 1000, 4, True)
-    whole = job._replace(arguments=["train", "s51", "pong"])
-    assert [one.can_go_on for one in (job, whole)] == [False, True]
+    kept = ({"checkpoints": "weights"}, {})
+    plans = [make_plan(Sweep(("s51",), ("pong",), (0,), changes=some), tmp_path, lambda _: False) for some in kept]
+    (job,), (whole,) = (plan.jobs for plan in plans)
     out = io.StringIO()
     with sweep_display(out, tmp_path, 0) as watch:
         watch(State([], {}, [job], [], True))

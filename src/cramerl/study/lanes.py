@@ -88,6 +88,23 @@ def log_line(heading: dict[str, Any], totals: Any, exploration: Any, updates: in
     return row
 
 
+def lost_words(lanes: Sequence[Mapping[str, Any]], now: Collection[int], lost: Collection[int], where: str) -> str:
+    """What to say of lanes that are lost now, ``lost`` being all of them so far."""
+    which = f"{'lane' if len(now) == 1 else 'lanes'} {named_lanes(lanes, now)}"
+    return f"lost {which}: {where}; {len(lanes) - len(lost)} of {len(lanes)} lanes go on"
+
+
+def clipped_words(rows: Iterable[Mapping[str, Any]], v_min: float, v_max: float) -> str | None:
+    """What to say of lines of the log by which a support does not hold the returns; None where it does."""
+    share = max((row.get("dist/clipped_mass", 0.0) for row in rows), default=0.0)
+    if share <= MUCH_CLIPPED:
+        return None
+    return (
+        f"{share:.0%} of the mass to learn from lies beyond the support [{v_min:g}, {v_max:g}] and is put on its ends, "
+        "where returns cannot be told apart: v_min and v_max may be too close together"
+    )
+
+
 def _short(value: Any) -> float:
     """In the digits single precision has, which keeps logs small."""
     return float(str(np.float32(value)))

@@ -19,6 +19,7 @@ from cramerl.study.statistics import bootstrap_interval, mean_band, performance_
 from cramerl.study.summaries import Cell, Normalised, Series, Summary
 
 _POINTS = 60  # of a learning curve
+_MOST_TICKS = 6
 _MANY_STEPS = 100_000  # from which on axes count millions
 _COLUMNS = 3  # of panels
 _STYLES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))  # variants of one agent
@@ -221,8 +222,9 @@ def _rates(summary: Summary, seed: int) -> Figure:
             plots.draw_lost(ax, [value * aside for value in lost], _colour(summary, series))
         ax.set(xscale="log", xlabel="learning rate", ylabel=f"score, last {share_in_words(summary.share)}")
         rates = sorted({cell.setting("learning_rate") for cell in [*summary.points, *summary.lost] if cell.env == env})
-        ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
-        ax.set_xticks([], minor=True)
+        if len(rates) <= _MOST_TICKS:  # a search tries more than there is room for
+            ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
+            ax.set_xticks([], minor=True)
     _legend(figure, axes)
     caption = f"Mean score over seeds with its 95 % bootstrap interval; whatever else was tried is {_SWEEP_MARK}. "
     caption += "Agents are drawn a little beside each other."

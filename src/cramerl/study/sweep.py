@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import itertools
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -71,6 +70,7 @@ class Job(NamedTuple):
         steps: agent steps there will be.
         runs: lanes; a step of each counts.
         fresh: the folder begins anew, and what an earlier attempt left there goes.
+        can_go_on: stopped, it is resumed; without full checkpoints it begins anew.
     """
 
     folder: str
@@ -79,12 +79,7 @@ class Job(NamedTuple):
     steps: int
     runs: int
     fresh: bool
-
-    @property
-    def can_go_on(self) -> bool:
-        """Whether it can be stopped and resumed; without full checkpoints it begins anew."""
-        words = dict(itertools.pairwise(self.arguments))
-        return words.get("--checkpoints", "full") == "full"
+    can_go_on: bool = True
 
 
 class Plan(NamedTuple):
@@ -319,7 +314,8 @@ def _beginning(cell: Cell, out: Path) -> Job:
     path = out / cell.folder
     _require_ours(path)
     words = train_arguments(cell.config, path)
-    return Job(cell.folder, words, 0, cell.config.steps, len(cell.config.lane_settings), True)
+    config = cell.config
+    return Job(cell.folder, words, 0, config.steps, len(config.lane_settings), True, config.checkpoints == "full")
 
 
 def _require_ours(path: Path) -> None:

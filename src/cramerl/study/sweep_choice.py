@@ -61,10 +61,10 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
     if not (folder / "sweep.json").is_file():
         raise ValueError(f"best-of must be the folder of a sweep, {folder} has no sweep.json")
     record = read_record(folder)
-    if not survey(folder):
-        raise ValueError(f"best-of must be a sweep that is done, {folder} has no run yet")
     failed = {cell["folder"] for cell in record["cells"] if "failed" in cell}
     cells = {(folder / cell.folder).resolve(): cell for cell in survey(folder)}
+    if not cells:
+        raise ValueError(f"best-of must be a sweep that is done, {folder} has no run yet")
     lost = [run for cell in cells.values() if cell.folder in failed for run in cell.config.single_runs()]
     curves = [c for c in read_curves([folder]) if c.source.resolve() in cells]
     choices = []

@@ -14,7 +14,7 @@ import numpy as np
 from cramerl.study import building, loggers
 from cramerl.study.config import TrainConfig
 from cramerl.study.interrupts import interrupts
-from cramerl.study.lanes import LOST, MUCH_CLIPPED, log_line, named_lanes, not_finite
+from cramerl.study.lanes import LOST, clipped_words, log_line, lost_words, not_finite
 from cramerl.study.records import RunFolder
 
 
@@ -265,24 +265,16 @@ class _Trainer:
     def _write_off(self, bad: dict[int, tuple[int, str]]) -> None:
         """Go on without these lanes. They are computed all the same, but nothing is logged of them any more."""
         self._lost |= bad.keys()
-        lanes = self.config.lane_settings
         update, what = min(bad.values())
-        words = (
-            f"lost {'lane' if len(bad) == 1 else 'lanes'} {named_lanes(lanes, bad)}: the {what} not finite at update "
-            f"{update}, near step {self._step_of(update)}; {len(lanes) - len(self._lost)} of {len(lanes)} lanes go on"
-        )
-        self._say(words)
+        where = f"the {what} not finite at update {update}, near step {self._step_of(update)}"
+        self._say(lost_words(self.config.lane_settings, bad, self._lost, where))
 
     def _note_clipped(self, rows: list[dict[str, Any]]) -> None:
         """Say once that the support does not hold the returns."""
-        share = max(row.get("dist/clipped_mass", 0.0) for row in rows)
-        if share > MUCH_CLIPPED and not self._said_clipped:
+        words = None if self._said_clipped else clipped_words(rows, self.config.v_min, self.config.v_max)
+        if words is not None:
             self._said_clipped = True
-            low, high = self.config.v_min, self.config.v_max
-            self._say(
-                f"{share:.0%} of the mass to learn from lies beyond the support [{low:g}, {high:g}] and is put on its "
-                "ends, where returns cannot be told apart: --v-min and --v-max may be too close together"
-            )
+            self._say(words)
 
     def _say(self, words: str) -> None:
         """Add to what the next status says."""
