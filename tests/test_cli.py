@@ -35,6 +35,16 @@ def test_demo_writes_a_table_a_picture_and_numbers(tmp_path):
     assert (tmp_path / "new/folder/demo.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("words", [["demo"], ["evaluate", "queue"]])
+def test_results_do_not_go_into_a_file(words, tmp_path):
+    file = tmp_path / "mine"
+    file.write_text("mine")
+    result = run(*words, "--out", str(file))
+    assert result.returncode == 2
+    assert result.stderr == f"cramerl: --out must be a folder, {file} is a file\n"
+    assert file.read_text() == "mine"
+
+
 def test_demo_evaluates_a_process(tmp_path):
     result = run("demo", "--out", str(tmp_path), "--steps", "5")
     assert "Mean returns equal LSTD's" in result.stdout

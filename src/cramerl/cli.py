@@ -235,7 +235,7 @@ def _demo(options: argparse.Namespace) -> int:
     require_library("matplotlib", "plot")
     if options.train_steps:
         require_deep_libraries()
-    options.out.mkdir(parents=True, exist_ok=True)
+    _make_folder(options.out)
     result = demo.run(options.atoms, options.steps)
     queue = demo.evaluate_queue()
     written = [
@@ -324,11 +324,17 @@ def _evaluate(options: argparse.Namespace) -> int:
         return _evaluate_data(options) if options.data else _evaluate_process(options)
 
 
+def _make_folder(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out must be a folder, {out} is a file")
+    out.mkdir(parents=True, exist_ok=True)
+
+
 @contextmanager
 def _folder_for_results(path: Path) -> Iterator[None]:
     """Make a folder before the work whose results would be lost without it; if nothing comes of it, it goes again."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    _make_folder(path)
     try:
         yield
     except BaseException:
