@@ -68,12 +68,17 @@ pong) # gymnax's game, as rates, means and report, after what a support that is 
     cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain --v-min -10 --v-max 10 --network auto $pong
     cramerl sweep results/pong-misc-support --agents c51,s51,u51 --envs Pong-misc --seeds 5000-5002 --v-max 10,100 \
         $plain --steps 2e5 $common --log-steps 10000
+    weighted="--base-law zero --mean-weight 0.1"
     cramerl sweep results/pong-misc-rates --agents $AGENTS $plain $pong
-    cramerl sweep results/pong-misc-means --agents s51,u51 --base-law zero --mean-weight 0.1 $pong
+    cramerl sweep results/pong-misc-means --agents s51,u51 $weighted $pong
+    # S51 and U51 are at their best at the lower edge, S51 at the next one too
+    cramerl sweep results/pong-misc-rates --agents s51,u51 $plain $pong --learning-rates 1e-5,3e-5
+    cramerl sweep results/pong-misc-means --agents s51,u51 $weighted $pong --learning-rates 1e-5,3e-5
+    cramerl sweep results/pong-misc-rates --agents s51 $pong --learning-rates 3e-6,1e-5
+    cramerl sweep results/pong-misc-means --agents s51 --mean-weight 0.1 $pong --learning-rates 3e-6,1e-5
     fresh="--envs Pong-misc --seeds 0-9 --steps 2e6 $common"
     cramerl sweep results/pong-misc --agents $AGENTS $plain --best-of results/pong-misc-rates $fresh
-    cramerl sweep results/pong-misc --agents s51,u51 --base-law zero --mean-weight 0.1 \
-        --best-of results/pong-misc-means --beside $fresh ;;
+    cramerl sweep results/pong-misc --agents s51,u51 $weighted --best-of results/pong-misc-means --beside $fresh ;;
 longer) # twice as many frames of the two games that learn first, with another seed
     cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs pong,breakout --seeds 1 --preset paper \
         --num-envs 128 --steps 5000000 --iteration-steps 5000000 --log-steps 50000 --checkpoints weights \

@@ -405,10 +405,36 @@ def test_variants_of_an_agent_have_names(tmp_path):
     write_run(tmp_path / "runs" / "b", "u51", lanes=2, n_step=3, double_q=True)
     write_run(tmp_path / "runs" / "c", "s51", lanes=2)
     made = tables(make_report([tmp_path / "runs"], tmp_path / "out"))
-    assert [row[1] for row in made["scores"].rows] == ["s51", "u51", "u51, double_q on, n_step 3"]
+    first, second = "u51, double_q off, n_step 1", "u51, double_q on, n_step 3"
+    assert [row[1] for row in made["scores"].rows] == ["s51", first, second]
     compared = [row[0] for row in made["comparisons"].rows]
-    variant = "u51, double_q on, n_step 3"
-    assert compared == ["u51 against s51", f"{variant} against s51", f"{variant} against u51"]
+    assert compared == [f"{first} against s51", f"{second} against s51", f"{second} against double_q off, n_step 1"]
+
+
+def test_variants_without_a_plain_form_are_compared_with_their_nearest(tmp_path):
+    """In the order of their numbers; a preset's values have no place of their own among them."""
+    for epsilon, steps in ((1e-8, 3), (1e-8, 10), (3e-4, 3), (3e-4, 10), (5e-2, 3)):
+        run = tmp_path / "runs" / f"{epsilon} {steps}"
+        write_run(run, "u51", lanes=2, n_step=steps, optimiser_epsilon=epsilon, mean_weight=0.1)
+    names = [row[0] for row in tables(make_report([tmp_path / "runs"], tmp_path / "out"))["comparisons"].rows]
+    assert [name.removeprefix("u51, mean_weight 0.1, ") for name in names] == [
+        "n_step 3, optimiser_epsilon 0.0003 against optimiser_epsilon 1e-08",
+        "n_step 3, optimiser_epsilon 0.05 against optimiser_epsilon 1e-08",
+        "n_step 3, optimiser_epsilon 0.05 against optimiser_epsilon 0.0003",
+        "n_step 10, optimiser_epsilon 1e-08 against n_step 3",
+        "n_step 10, optimiser_epsilon 0.0003 against n_step 3",
+        "n_step 10, optimiser_epsilon 0.0003 against optimiser_epsilon 1e-08",
+    ]
+
+
+def test_runs_that_are_not_finished_are_named(tmp_path):
+    write_run(tmp_path / "runs" / "whole", "u51")
+    run = write_run(tmp_path / "runs" / "half", "c51", lanes=2)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    write_rows(run, [row for row in rows if row["step"] <= 600])
+    (section,) = make_report([tmp_path / "runs"], tmp_path / "out")
+    found = [note for note in section.notes if note.startswith("Not finished")]
+    assert found == ["Not finished: half (600 of 1,000 steps)."]
 
 
 def test_variants_are_compared_with_their_like_and_with_the_plain_agent(tmp_path):
@@ -459,8 +485,8 @@ def test_variants_of_one_agent_differ_in_colour(tmp_path):
     make_report([tmp_path / "runs"], tmp_path / "out")
     curves = page_values((tmp_path / "out" / "report.html").read_text())[0]
     lines = {line["label"]: line["colour"] for line in curves[0]["lines"]}
-    assert list(lines) == ["u51", "u51, n_step 3", "u51, n_step 5"]
-    assert lines["u51"] == plots.AGENT_COLOURS["u51"]
+    assert list(lines) == ["u51, n_step 1", "u51, n_step 3", "u51, n_step 5"]
+    assert lines["u51, n_step 1"] == plots.AGENT_COLOURS["u51"]
     assert len(set(lines.values())) == 3
 
 

@@ -86,7 +86,8 @@ def mean_interval(cell: Cell, seed: int) -> Interval:
 def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
     """Who is compared with whom: u51 with s51, everyone with dqn and with c51, variants with their plain form.
 
-    Of several variants of the other agent it is the one alike in all settings that both have, and the plain one.
+    Of several variants of the other agent it is the one alike in all settings that both have, and the plain one. Where
+    an agent has no plain form, each variant is compared with those before it that differ least from it.
     """
     wanted = [("u51", "s51")]
     agents = list(dict.fromkeys(series.agent for series in summary.series))
@@ -100,7 +101,15 @@ def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
             found = dict.fromkeys(other for other in [*alike, *plain] if other != one)
             if not found and first != second and len(others) == 1:
                 found = dict.fromkeys(others)
+            if first == second and not plain:
+                found = dict.fromkeys(_nearest(one, others[: others.index(one)]))
             yield from ((one, other) for other in found)
+
+
+def _nearest(one: Series, others: list[Series]) -> list[Series]:
+    """Those that differ from one in the fewest settings."""
+    distances = [len({n for n, _ in set(one.settings) ^ set(other.settings)}) for other in others]
+    return [other for other, distance in zip(others, distances, strict=True) if distance == min(distances)]
 
 
 def _scores(summary: Summary, seed: int) -> Table:
@@ -151,7 +160,7 @@ def _aggregates(scale: Normalised, seed: int) -> Table:
 def _comparisons(summary: Summary, scale: Normalised | None, seed: int) -> Table:
     rows = []
     for first, second in pairs(summary):
-        words = f"{first.label} against {second.label}"
+        words = f"{first.label} against {second.beside(first)}"
         for env in summary.games:
             ours, theirs = summary.cells.get((first, env)), summary.cells.get((second, env))
             if ours is not None and theirs is not None:

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 SWEPT = ("learning_rate", "mass_penalty", "mass_penalty_scale", "normalisation")
 # Settings that make another agent of it, whatever a preset has.
 _OWN = ("base_law", "mean_weight")
-_DEFAULTS = {setting.name: setting.default for setting in fields(TrainConfig)}
+_DEFAULTS = {setting.name: setting.default for setting in fields(TrainConfig) if setting.name in _OWN}
 _FEW_SEEDS = 5  # below it a bootstrap has hardly anything to draw from
 
 
@@ -51,6 +51,13 @@ class Series(NamedTuple):
     def label(self) -> str:
         """Its name."""
         return f"{self.agent}, {self.variant}" if self.variant else self.agent
+
+    def beside(self, other: Series) -> str:
+        """Its name where the other's was just said: of variants with the same settings, those that differ."""
+        if self.agent != other.agent or [n for n, _ in self.settings] != [n for n, _ in other.settings]:
+            return self.label
+        own = tuple(pair for pair in self.settings if pair not in other.settings)
+        return Series(self.agent, own, self.protocol if self.protocol != other.protocol else "").variant
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +263,7 @@ def _summary(curves: list[Curve], title: str, share: float, mixed: bool) -> Summ
         for env, found in protocols.items():
             _require_one_protocol(env, found, by_game[env])
     steps = {env: common_steps(by_game[env]) for env in games}
-    notes += [note for env in games for note in _note_lengths(env, by_game[env])]
+    notes += [note for env in games for note in _note_lengths(env, by_game[env])] + _note_unfinished(curves)
     series_of = _series(curves, {curve.protocol for curve in curves} if mixed else set())
     all_cells, without = _cells(curves, series_of, steps, share)
     points, lost = ([cell for cell in all_cells if (cell.diverged > 0) == bad] for bad in (False, True))
@@ -278,13 +285,17 @@ def _summary(curves: list[Curve], title: str, share: float, mixed: bool) -> Summ
         notes.append(
             f"Fewer than {_FEW_SEEDS} seeds: bootstrap intervals of so few are too narrow, and show less than it seems."
         )
-    series = sorted({cell.series for cell in points}, key=lambda one: (_place(one.agent), one.variant))
+    series = sorted({cell.series for cell in points}, key=_order)
     games = [env for env in games if any(cell.env == env for cell in points)]
     return Summary(study, title, family, share, mixed, games, series, cells, points, lost, steps, protocols, notes)
 
 
-def _place(agent: str) -> tuple[int, str]:
-    return (AGENTS.index(agent) if agent in AGENTS else len(AGENTS), agent)
+def _order(series: Series) -> tuple[Any, ...]:
+    agent = series.agent
+    place = AGENTS.index(agent) if agent in AGENTS else len(AGENTS)
+    # Numbers by size; settings may also be words, or sizes of layers.
+    values = [(n, (0, v, "") if isinstance(v, (int, float)) else (1, 0, repr(v))) for n, v in series.settings]
+    return place, agent, values, series.protocol
 
 
 def _require_one_protocol(env: str, found: list[Protocol], curves: list[Curve]) -> None:
@@ -301,8 +312,9 @@ def _require_one_protocol(env: str, found: list[Protocol], curves: list[Curve]) 
 def _series(curves: list[Curve], protocols: set[Protocol]) -> dict[int, Series]:
     """The series of each curve, by its id: an agent is told apart by settings that differ for it on one game.
 
-    The weight of the mean and the base law are named even if all runs share them. Settings at their default are not, so
-    that the plain agent has its plain name. Protocols, where several are given, tell it apart too.
+    The weight of the mean and the base law make another agent of it: they are named even if all runs share them, but
+    not at their default, so that the plain agent has its plain name. Other settings have no plain value, for presets
+    differ in theirs. Protocols, where several are given, tell an agent apart too.
     """
     values: dict[tuple[str, str, str], set[str]] = {}
     for curve in curves:
@@ -313,7 +325,7 @@ def _series(curves: list[Curve], protocols: set[Protocol]) -> dict[int, Series]:
     series = {}
     for curve in curves:
         mine = curve.learned_with.items()
-        named = ((n, v) for n, v in mine if ((curve.agent, n) in differ or n in _OWN) and v != _DEFAULTS[n])
+        named = ((n, v) for n, v in mine if (v != _DEFAULTS[n] if n in _OWN else (curve.agent, n) in differ))
         protocol = curve.protocol.difference(protocols) if len(protocols) > 1 else ""
         series[id(curve)] = Series(curve.agent, tuple(named), protocol)
     return series
@@ -363,6 +375,15 @@ def _note_lengths(env: str, curves: list[Curve]) -> list[str]:
         f"{env}: runs have {min(lengths):,} to {max(lengths):,} steps, so all are scored at {min(lengths):,}, where "
         f"the shortest ends ({shortest.source.name}, seed {shortest.seed})."
     ]
+
+
+def _note_unfinished(curves: list[Curve]) -> list[str]:
+    names = dict.fromkeys(
+        f"{curve.source.name} ({curve.last_step:,} of {curve.settings['steps']:,} steps)"
+        for curve in curves
+        if curve.last_step < curve.settings["steps"] and not curve.diverged
+    )
+    return [f"Not finished: {_some(list(names))}."] if names else []
 
 
 def _note_without_score(curves: list[Curve], share: float) -> list[str]:
