@@ -69,7 +69,13 @@ def fixture_plain() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("groups", "thread", "on_host"), [(1, True, False), (2, False, False), (4, True, False), (2, True, True)]
+    ("groups", "thread", "on_host"),
+    [
+        (1, True, False),
+        (2, False, False),
+        (2, True, True),
+        pytest.param(4, True, False, marks=pytest.mark.slow),
+    ],
 )
 def test_the_spread_of_the_work_changes_nothing(plain, groups, thread, on_host):
     other = run(make(groups, thread=thread, on_host=on_host), [20, 11])

@@ -1,5 +1,8 @@
 """It learns: short seeded runs of the real thing, judged by the returns they reach."""
 
+import contextlib
+import json
+
 import pytest
 
 import cramerl
@@ -8,32 +11,39 @@ pytestmark = pytest.mark.usefixtures("lenient_jax")
 AGENTS = ("dqn", "c51", "s51", "u51", "qr", "hl_gauss")
 
 
-def best_evaluation(run):
-    return max(row["eval/episodic_return"] for row in run.rows if "eval/episodic_return" in row)
-
-
 def last_return(run):
     rows = [row for row in run.rows if row.get("charts/episodes") and row["step"] > 0.9 * run.step]
     episodes = sum(row["charts/episodes"] for row in rows)
     return sum(row["charts/episodes"] * row["charts/episodic_return"] for row in rows) / episodes
 
 
-def solve_cartpole(agent, folder):
+def solved_cartpole(agent, folder):
     """475 of 500, the mark at which CartPole-v1 counts as solved, over twenty greedy episodes after some iteration."""
     config = cramerl.preset(
         "classic", agent, "CartPole-v1", steps=100_000, eval_episodes=20, eval_epsilon=0.0, checkpoints="none"
     )
-    return best_evaluation(cramerl.train(config, folder))
+
+    def solved():
+        rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        return any(row.get("eval/episodic_return", 0) >= 475 for row in rows)
+
+    def stop(status):
+        if status.row and solved():
+            raise InterruptedError
+
+    with contextlib.suppress(InterruptedError):
+        cramerl.train(config, folder, report=stop)
+    return solved()
 
 
 def test_the_papers_agent_solves_cartpole(tmp_path):
-    assert solve_cartpole("s51", tmp_path / "run") >= 475
+    assert solved_cartpole("s51", tmp_path / "run")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", [agent for agent in AGENTS if agent != "s51"])
 def test_every_agent_solves_cartpole(agent, tmp_path):
-    assert solve_cartpole(agent, tmp_path / "run") >= 475
+    assert solved_cartpole(agent, tmp_path / "run")
 
 
 def breakout(agent, steps, folder):
@@ -50,5 +60,5 @@ def test_minatar_breakout(agent, tmp_path):
     assert breakout(agent, 200_000, tmp_path / "run") >= 6
 
 
-def test_minatar_breakout_in_a_minute(tmp_path):
-    assert breakout("u51", 40_000, tmp_path / "run") >= 2
+def test_minatar_breakout_soon(tmp_path):
+    assert breakout("u51", 20_000, tmp_path / "run") >= 1.5  # a random policy gets 0.5
