@@ -79,8 +79,8 @@ pong) # gymnax's game, as rates, means and report, after what a support that is 
     fresh="--envs Pong-misc --seeds 0-9 --steps 2e6 $common"
     cramerl sweep results/pong-misc --agents $AGENTS $plain --best-of results/pong-misc-rates $fresh
     cramerl sweep results/pong-misc --agents s51,u51 $weighted --best-of results/pong-misc-means --beside $fresh ;;
-longer) # twice as many frames of the two games that learn first, with another seed
-    cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs pong,breakout --seeds 1 --preset paper \
+longer) # twice as many frames of Breakout, with another seed; those of Pong are in results/pong-longer
+    cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs breakout --seeds 1 --preset paper \
         --num-envs 128 --steps 5000000 --iteration-steps 5000000 --log-steps 50000 --checkpoints weights \
         --jobs "${ATARI_JOBS:-4}" $limits ;;
 esac

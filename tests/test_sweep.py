@@ -712,9 +712,11 @@ def test_again_longer_with_another_seed_and_a_cell_that_fails(sweep_command, tmp
     assert sorted(before) == ["dqn__seed-5", "dqn__seeds-0-1"]
     assert [line["seed"] for line in map(json.loads, before["dqn__seeds-0-1"].splitlines()[:2])] == [0, 1]
 
-    assert sweep_command(*first) == 0
-    assert f"2 cells in {out}: 2 done\n" in capfd.readouterr().out
-    assert metrics(out) == before
+    for again in (first, [*words, "--seeds", "0,1,5", "--steps", "4e2"]):
+        assert sweep_command(*again) == 0
+        assert f"2 cells in {out}: 2 done\n" in capfd.readouterr().out
+        assert metrics(out) == before
+        assert len(read_record(out)["commands"]) == 1
     with locked(out):
         assert sweep_command(*first) == 2
     assert f"cramerl: another sweep is running in {out}" in capfd.readouterr().err

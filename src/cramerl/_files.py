@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,18 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def require_writable(path: Path) -> None:
+    """What cannot be written should not be made first."""
+    if path.exists() and not path.is_file():  # a folder; or a device, which a new file would take the place of
+        raise ValueError(f"the file to write must be new or an ordinary file, got {path}")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"the file to write must be in a folder that can be written to, got {path}") from error
 
 
 def write_json(path: Path, content: Any) -> Path:

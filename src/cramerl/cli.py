@@ -292,6 +292,9 @@ def _verify(options: argparse.Namespace) -> int:
     from cramerl import _files
     from cramerl.linear import claims
 
+    for place in (options.json, options.html, options.markdown):
+        if place not in (None, "-"):
+            _files.require_writable(Path(place))
     show_progress("recomputing the paper's claims ...")
     found = claims.verify()
     show_progress("")

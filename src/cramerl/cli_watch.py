@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cramerl._files import require_writable
 from cramerl.cli_agents import integer_from, require_deep_libraries, require_library, show_progress
 
 if TYPE_CHECKING:
@@ -159,22 +159,8 @@ def _check_outputs(options: argparse.Namespace) -> None:
         options.out = Path("out/watch.html")
     if options.out:
         picture.require_suffix("--out", options.out, _PAGES)
-    for path in (options.out, options.video, options.picture_out):
-        _require_writable(path)
-
-
-def _require_writable(path: Path | None) -> None:
-    """What cannot be written should not be played first."""
-    if path is None:
-        return
-    if path.exists() and not path.is_file():  # a folder; or a device, which a new file would take the place of
-        raise ValueError(f"the file to write must be new or an ordinary file, got {path}")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ValueError(f"the file to write must be in a folder that can be written to, got {path}") from error
+    for path in filter(None, (options.out, options.video, options.picture_out)):
+        require_writable(path)
 
 
 def _require_run(run: Path) -> None:

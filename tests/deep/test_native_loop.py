@@ -122,7 +122,7 @@ class Twin:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),
         {
             "num_envs": 4,
             "env": "GaussianBandit-misc",

@@ -233,12 +233,14 @@ def write_record(out: Path, plan: Plan, command: str, chosen: list[dict[str, Any
     Args:
         out: folder of the sweep.
         plan: its cells, and what they may differ in.
-        command: the command that asked.
+        command: the command that asked; kept if it asks for anything new.
         chosen: settings that were taken from another sweep, and why.
         failed: folders of cells that failed, with a sentence.
     """
     record = read_record(out)
-    commands = [*record["commands"], *([] if command in record["commands"] else [command])]
+    asked = {cell["folder"]: cell["steps"] for cell in record["cells"]}
+    new = any(asked.get(cell.folder) != cell.config.steps for cell in plan.cells)
+    commands = [*record["commands"], *([command] if new and command not in record["commands"] else [])]
     axes = {name: [*dict.fromkeys([*record["axes"].get(name, []), *values])] for name, values in plan.varied.items()}
     cells = {cell["folder"]: _described(cell, out, plan.varied) for cell in record["cells"]}
     for cell in plan.cells:
