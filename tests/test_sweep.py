@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from study_runs import write_rows, write_run
 
 from cramerl import cli, cli_sweep
 from cramerl.study.config import ONLY_FOR, TrainConfig
@@ -700,6 +701,17 @@ HOST += ["--replay-steps", "3000", "--seeds", "0"]
 
 def metrics(out: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in out.glob("*/*/metrics.jsonl")}
+
+
+def test_a_dry_run_says_what_would_begin_anew(sweep_command, tmp_path, capsys):
+    words = [tmp_path, "--agents", "s51", "--envs", "Breakout-MinAtar", "--seeds", "0-1", "--num-envs", "8"]
+    words += ["--steps", "1000", "--min-replay-steps", "1", "--checkpoints", "none", "--dry-run"]
+    settings = {"num_envs": 8, "checkpoints": "none"}
+    run = write_run(tmp_path / "Breakout-MinAtar" / "s51__seed-0", "s51", **settings)
+    write_rows(run, [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()[:3]])
+    assert sweep_command(*words) == 0
+    expected = "# 2 cells: 0 done, 2 to do, 1 of them anew in place of what they have logged"
+    assert capsys.readouterr().out.splitlines()[0] == expected
 
 
 def test_again_longer_with_another_seed_and_a_cell_that_fails(sweep_command, tmp_path, capfd):

@@ -155,7 +155,7 @@ def _sweep(options: argparse.Namespace) -> int:
         plan = _plan(now, options.out, storage.cells() if storage else ())
         _require_buildable(plan)  # before anything is written
         if options.dry_run:
-            print(f"# {_counted(plan)}: {len(plan.done)} done, {len(plan.jobs)} to do")
+            print(f"# {_counted(plan)}: {len(plan.done)} done, {len(plan.jobs)} to do{_anew(plan, options.out)}")
             if search is not None:
                 print(f"# {asked_words(search)}")
             for job in plan.jobs:
@@ -369,6 +369,12 @@ def _how_it_goes_on(state: State) -> str:
     if all(job.can_go_on for job in state.left):
         return words
     return f"{words}, with cells that were stopped from their beginning, for their checkpoints are not 'full'"
+
+
+def _anew(plan: Plan, out: Path) -> str:
+    """What would be lost."""
+    logged = sum(job.fresh and (out / job.folder / "metrics.jsonl").exists() for job in plan.jobs)
+    return f", {logged} of them anew in place of what they have logged" if logged else ""
 
 
 def _counted(plan: Plan) -> str:
