@@ -432,6 +432,10 @@ def test_runs_that_are_not_finished_are_named(tmp_path):
     run = write_run(tmp_path / "runs" / "half", "c51", lanes=2)
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     write_rows(run, [row for row in rows if row["step"] <= 600])
+    lost = write_run(tmp_path / "runs" / "lost", "s51")  # of which another note speaks
+    write_rows(lost, [row for row in rows if row["step"] <= 500 and row["seed"] == 0])
+    with (lost / "metrics.jsonl").open("a") as log:
+        log.write(json.dumps({"step": 600, "frames": 600, "iteration": 0, "seed": 0, "diverged": True}) + "\n")
     (section,) = make_report([tmp_path / "runs"], tmp_path / "out")
     found = [note for note in section.notes if note.startswith("Not finished")]
     assert found == ["Not finished: half (600 of 1,000 steps)."]
@@ -450,6 +454,16 @@ def test_variants_are_compared_with_their_like_and_with_the_plain_agent(tmp_path
         f"{ours} against s51, mean_weight 0.1",
         f"{ours} against s51",
         "s51, mean_weight 0.1 against s51",
+    ]
+
+
+def test_variants_of_a_plain_agent_are_compared_with_it_only(tmp_path):
+    for weight in (0.0, 0.1, 1.0):
+        write_run(tmp_path / "runs" / str(weight), "u51", lanes=2, mean_weight=weight)
+    made = tables(make_report([tmp_path / "runs"], tmp_path / "out"))
+    assert [row[0] for row in made["comparisons"].rows] == [
+        "u51, mean_weight 0.1 against u51",
+        "u51, mean_weight 1 against u51",
     ]
 
 
