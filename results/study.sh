@@ -3,7 +3,7 @@
 # again to go on, with more seeds, games or steps to extend it. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8,
 # see docs/sweeps.md); MINUTES is the time for each sweep; MORE=--dry-run shows what is missing.
 #
-#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|steps|atari|pong|longer ...]
+#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|steps|atari|pong|exchange|longer ...]
 set -eu
 cd "$(dirname "$0")/.."
 [ -d .venv/bin ] && PATH=$PWD/.venv/bin:$PATH
@@ -12,8 +12,11 @@ AGENTS=dqn,c51,s51,u51,qr
 plain="--base-law uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
 limits="--minutes ${MINUTES:-100000} ${MORE:-}"
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} $limits"
+# Some runs at once, so that one is made while others learn; one iteration, for environments begin anew with each, and 128 of
+# them would do so before an episode of Pong is over
+emulated="--preset paper --num-envs 128 --checkpoints weights --jobs ${ATARI_JOBS:-3} $limits"
 
-PARTS="rates report penalties variants means settings steps atari pong longer"
+PARTS="rates report penalties variants means settings steps atari pong exchange longer"
 
 for part in "$@"; do
     if ! printf '%s\n' $PARTS | grep -qxF -e "$part"; then
@@ -58,11 +61,9 @@ settings) # what else U51 gains from: a wider support (of atoms twice as far apa
     $tried --learning-rate 1e-4 --optimiser-epsilon 1e-8,3.125e-4 --beside --steps 1e6 $common ;;
 steps) # whether other agents gain as much from several steps at once, each as the preset has it
     cramerl sweep results/minatar-steps --agents $AGENTS --envs $FOUR --seeds 6000-6002 --n-step 1,3 --steps 1e6 $common ;;
-atari) # the paper's figure: ten million frames of each game, three at once so that one is made while others learn; one
-    # iteration, for environments begin anew with each, and 128 of them would do so before an episode of Pong is over
-    cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
-        --seeds 0 --preset paper --num-envs 128 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 \
-        --checkpoints weights --jobs "${ATARI_JOBS:-3}" $limits ;;
+atari) # the paper's figure: ten million frames of each game
+    cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders --seeds 0 \
+        --steps 2500000 --iteration-steps 2500000 --log-steps 25000 $emulated ;;
 pong) # gymnax's game, as rates, means and report, after what a support that is too small does to it
     pong="--envs Pong-misc --seeds 1000-1002 --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 5e5 $common"
     cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain --v-min -10 --v-max 10 --network auto $pong
@@ -79,8 +80,11 @@ pong) # gymnax's game, as rates, means and report, after what a support that is 
     fresh="--envs Pong-misc --seeds 0-9 --steps 2e6 $common"
     cramerl sweep results/pong-misc --agents $AGENTS $plain --best-of results/pong-misc-rates $fresh
     cramerl sweep results/pong-misc --agents s51,u51 $weighted --best-of results/pong-misc-means --beside $fresh ;;
-longer) # twice as many frames of Breakout, with another seed; those of Pong are in results/pong-longer
-    cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs breakout --seeds 1 --preset paper \
-        --num-envs 128 --steps 5000000 --iteration-steps 5000000 --log-steps 50000 --checkpoints weights \
-        --jobs "${ATARI_JOBS:-4}" $limits ;;
+exchange) # is it the step? S51 with U51's step size on Pong, and U51 with S51's
+    exchanged="--envs pong --seeds 0 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 $emulated"
+    cramerl sweep results/atari-exchange --agents s51 --learning-rate 1e-4 $exchanged
+    cramerl sweep results/atari-exchange --agents u51 --learning-rate 2.5e-5 $exchanged ;;
+longer) # more frames of Breakout, with another seed; those of Pong are in results/pong-longer
+    cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs breakout --seeds 1 \
+        --steps 3750000 --iteration-steps 3750000 --log-steps 50000 $emulated ;;
 esac
