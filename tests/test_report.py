@@ -274,7 +274,7 @@ def test_aggregates_are_divided_by_dqn(study):
 def test_without_dqn_the_best_agent_is_the_measure(study):
     (summary,) = summarise([curve for curve in read_curves([study / "main"]) if curve.agent != "dqn"])
     scale, _ = normalised(summary)
-    assert "of the best agent (dqn has not played them all)" in scale.words
+    assert "of the best agent (there is no dqn that has played them all)" in scale.words
     assert np.mean(scale.scores[Series("u51")][0]) == pytest.approx(1.0)
 
 

@@ -710,7 +710,7 @@ def test_a_dry_run_says_what_would_begin_anew(sweep_command, tmp_path, capsys):
     run = write_run(tmp_path / "Breakout-MinAtar" / "s51__seed-0", "s51", **settings)
     write_rows(run, [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()[:3]])
     assert sweep_command(*words) == 0
-    expected = "# 2 cells: 0 done, 2 to do, 1 of them anew in place of what they have logged"
+    expected = f"# 2 cells in {tmp_path}: 0 done, 2 to do, 1 of them anew in place of what they have logged"
     assert capsys.readouterr().out.splitlines()[0] == expected
 
 
@@ -736,7 +736,7 @@ def test_again_longer_with_another_seed_and_a_cell_that_fails(sweep_command, tmp
     more = [*words, "--seeds", "0-1,5-6", "--steps", "600"]
     assert sweep_command(*more, "--dry-run") == 0
     commands = capfd.readouterr().out.splitlines()
-    assert commands[0] == "# 3 cells: 0 done, 3 to do"
+    assert commands[0] == f"# 3 cells in {out}: 0 done, 3 to do"
     assert f"cramerl resume '{out}/CartPole-v1/dqn__seeds-0-1' --steps 600" in commands
     assert commands[-1].startswith("cramerl train dqn CartPole-v1 --preset smoke --seed 6 --steps 600 ")
     assert metrics(out) == before

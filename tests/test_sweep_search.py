@@ -219,7 +219,7 @@ def test_a_dry_run_shows_what_is_tried_first(tmp_path, capfd):
         return capfd.readouterr().out.splitlines()
 
     lines = said("--trials", "8")
-    assert lines[0] == "# 3 cells: 0 done, 3 to do"
+    assert lines[0] == f"# 3 cells in {out}: 0 done, 3 to do"
     assert lines[1] == "# 3 of 8 trials of the search are chosen; the scores of these will choose the next"
     assert not out.exists()
     # The search itself begins with the same, and then the dry run says what is left of them.

@@ -155,7 +155,8 @@ def _sweep(options: argparse.Namespace) -> int:
         plan = _plan(now, options.out, storage.cells() if storage else ())
         _require_buildable(plan)  # before anything is written
         if options.dry_run:
-            print(f"# {_counted(plan)}: {len(plan.done)} done, {len(plan.jobs)} to do{_anew(plan, options.out)}")
+            left = f"{len(plan.done)} done, {len(plan.jobs)} to do{_anew(plan, options.out)}"
+            print(f"# {_counted(plan)} in {options.out}: {left}")
             if search is not None:
                 print(f"# {asked_words(search)}")
             for job in plan.jobs:

@@ -241,7 +241,7 @@ def _penalties(summary: Summary, seed: int) -> Figure:
             for kind, colour in kinds.items():
                 found = summary.best_along(series, env, _penalty_if(kind))
                 found = [(value, cell) for value, cell in found if value >= 0]
-                trace = _trace(found, seed, f"{series.label}, {kind}", colour, "lambda")
+                trace = _trace(found, seed, f"{series.label}, normalised {kind}", colour, "lambda")
                 traces += _draw_tried(ax, trace, _style(summary, series))
                 lost = summary.lost_along(series, env, _penalty_if(kind))
                 plots.draw_lost(ax, [value for value in lost if value >= 0], colour)

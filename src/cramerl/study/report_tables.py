@@ -169,7 +169,7 @@ def _comparisons(summary: Summary, scale: Normalised | None, seed: int) -> Table
             rows.append([words, "all, normalised", *_compared(scale.scores[first], scale.scores[second], seed)])
     note = (
         "Difference of mean scores, and the probability that a run of the first beats one of the second (ties count "
-        "one half), each with its 95 % bootstrap interval. A difference whose interval holds 0 is none that was shown."
+        "one half), each with its 95 % bootstrap interval. Where the interval holds 0, no difference was shown."
     )
     return Table("comparisons", "Comparisons", ["agents", "game", "difference", "P(improvement)"], rows, note)
 

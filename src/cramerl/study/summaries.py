@@ -249,7 +249,7 @@ def _reference_scale(summary: Summary) -> tuple[dict[str, tuple[float, float]], 
             scale[env] = (0.0, reference)
         else:
             notes.append(f"Aggregates leave out {env}: the score to divide by, {reference:.4g}, is not positive.")
-    whose = "dqn" if has_dqn else "the best agent (dqn has not played them all)"
+    whose = "dqn" if has_dqn else "the best agent (there is no dqn that has played them all)"
     return scale, f"scores divided by the mean score of {whose} on the same game", notes
 
 
