@@ -19,7 +19,9 @@ emulated="--preset paper --num-envs 128 --checkpoints weights --jobs ${ATARI_JOB
 PARTS="rates report penalties variants means settings steps atari pong exchange longer"
 
 for part in "$@"; do
-    if ! printf '%s\n' $PARTS | grep -qxF -e "$part"; then
+    known=no
+    for one in $PARTS; do [ "$part" = "$one" ] && known=yes; done
+    if [ $known = no ]; then
         echo "study.sh: parts are $PARTS; got '$part'" >&2
         exit 2
     fi

@@ -200,6 +200,7 @@ def test_the_command_line_starts_without_heavy_libraries():
         ),
         (["evaluate", "--data", "nowhere.parquet"], "--data needs --state and --next-state"),
         (["evaluate", "--data", "nowhere.parquet", "--state", "a", "--next-state", "b"], "nowhere.parquet"),
+        (["verify", "--json", "a", "--html", "./a"], "--json, --html and --markdown must be files of their own, got a"),
         (["verify", "--json", "/proc/claims.json"], "in a folder that can be written to, got /proc/claims.json"),
     ],
 )
@@ -303,6 +304,22 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
         write_whole(path, fail)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    from cramerl._files import require_writable, write_text
+
+    link, target, screen = (tmp_path / name for name in ("link", "target", "screen"))
+    link.symlink_to(target)
+    for words in ("first", "second"):
+        assert write_text(link, words) == link
+        assert (link.is_symlink(), target.read_text()) == (True, words)
+    screen.symlink_to("/proc/self/fd/1")  # as /dev/stdout is
+    with pytest.raises(OSError, match="is no file that can be written anew"):
+        write_text(screen, "words")
+    with pytest.raises(ValueError, match=r"must be new or an ordinary file, got .*screen"):
+        require_writable(screen)
+    assert screen.is_symlink()
 
 
 def test_a_pipe_is_not_replaced_by_a_file(tmp_path):

@@ -438,7 +438,7 @@ def test_runs_that_are_not_finished_are_named(tmp_path):
         log.write(json.dumps({"step": 600, "frames": 600, "iteration": 0, "seed": 0, "diverged": True}) + "\n")
     (section,) = make_report([tmp_path / "runs"], tmp_path / "out")
     found = [note for note in section.notes if note.startswith("Not finished")]
-    assert found == ["Not finished: half (600 of 1,000 steps)."]
+    assert found == ["Not finished: runs/half (600 of 1,000 steps)."]
 
 
 def test_variants_are_compared_with_their_like_and_with_the_plain_agent(tmp_path):
@@ -455,6 +455,57 @@ def test_variants_are_compared_with_their_like_and_with_the_plain_agent(tmp_path
         f"{ours} against s51",
         "s51, mean_weight 0.1 against s51",
     ]
+
+
+def test_only_what_has_played_a_game_is_compared_on_it(tmp_path):
+    """The nearest variant, or the plain agent, may have played another game only."""
+    played = (("Asterix-MinAtar", 0.0, 1), ("Breakout-MinAtar", 0.1, 1), ("Breakout-MinAtar", 1.0, 3))
+    for env, weight, steps in (*played, ("Asterix-MinAtar", 1.0, 1)):
+        run = tmp_path / "runs" / f"{env}{weight}{steps}"
+        write_run(run, "u51", env, lanes=2, mean_weight=weight, n_step=steps)
+    names = [row[:2] for row in tables(make_report([tmp_path / "runs"], tmp_path / "out"))["comparisons"].rows]
+    assert names == [
+        ["u51, mean_weight 1, n_step 1 against u51, n_step 1", "Asterix-MinAtar"],
+        ["u51, mean_weight 1, n_step 3 against mean_weight 0.1, n_step 1", "Breakout-MinAtar"],
+    ]
+
+
+def test_agents_are_alike_in_what_only_one_of_them_varies(tmp_path):
+    for agent, steps, high in (
+        ("u51", 1, 10.0),
+        ("u51", 1, 30.0),
+        ("u51", 3, 10.0),
+        ("c51", 1, 10.0),
+        ("c51", 3, 10.0),
+    ):
+        write_run(tmp_path / "runs" / f"{agent}{steps}{high}", agent, lanes=2, n_step=steps, v_max=high)
+    names = [row[0] for row in tables(make_report([tmp_path / "runs"], tmp_path / "out"))["comparisons"].rows]
+    assert [name for name in names if name.startswith("u51") and "c51" in name] == [
+        "u51, n_step 1, v_max 10 against c51, n_step 1",
+        "u51, n_step 3, v_max 10 against c51, n_step 3",
+    ]
+
+
+def test_variants_of_one_protocol_are_nearer(tmp_path):
+    for steps, epsilon in itertools.product((1, 3), (0.05, 0.1)):
+        run = tmp_path / "runs" / f"{steps}{epsilon}"
+        write_run(run, "u51", lanes=2, n_step=steps, exploration_final=epsilon)
+    made = tables(make_report([tmp_path / "runs"], tmp_path / "out", mix_protocols=True))
+    names = [row[0] for row in made["comparisons"].rows]
+    assert names == [
+        "u51, n_step 1, epsilon 0.1 against epsilon 0.05",
+        "u51, n_step 3, epsilon 0.05 against n_step 1",
+        "u51, n_step 3, epsilon 0.1 against n_step 1",
+        "u51, n_step 3, epsilon 0.1 against epsilon 0.05",
+    ]
+
+
+def test_of_many_values_the_first_and_the_last_are_compared(tmp_path):
+    for steps in range(1, 7):
+        write_run(tmp_path / "runs" / str(steps), "u51", lanes=2, n_step=steps)
+    names = [row[0] for row in tables(make_report([tmp_path / "runs"], tmp_path / "out"))["comparisons"].rows]
+    last = [name for name in names if name.startswith("u51, n_step 6 ")]
+    assert last == ["u51, n_step 6 against n_step 1", "u51, n_step 6 against n_step 5"]
 
 
 def test_variants_of_a_plain_agent_are_compared_with_it_only(tmp_path):

@@ -47,7 +47,7 @@ def test_the_script_of_the_study_finds_what_is_there():
     assert all(line.endswith(", 0 to do") for line in summaries)
 
 
-@pytest.mark.parametrize("parts", [["rates", "nonsense"], [""], ["*"], ["rates report"]])
+@pytest.mark.parametrize("parts", [["rates", "nonsense"], [""], ["*"], ["rates report"], ["rates\nreport"]])
 def test_the_script_of_the_study_refuses_parts_before_it_does_any(parts):
     found = subprocess.run([RESULTS / "study.sh", *parts], capture_output=True, text=True, check=False)
     assert found.returncode == 2

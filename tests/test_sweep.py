@@ -7,6 +7,7 @@ import fcntl
 import io
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -396,6 +397,34 @@ def test_the_record_grows(tmp_path):
     ]
     (tmp_path / "sweep.json").write_text('{"format": 9}')
     with pytest.raises(ValueError, match=r"sweep.json cannot be used: format must be 1, got 9"):
+        read_record(tmp_path)
+
+
+def test_the_command_that_makes_a_cell_again_is_kept(tmp_path):
+    put_plan(asked(), tmp_path)
+    done = plan(asked(), tmp_path)
+    write_record(tmp_path, done, "spelled otherwise", [], {})
+    assert read_record(tmp_path)["commands"] == ["cramerl sweep"]
+    shutil.rmtree(tmp_path / done.cells[0].folder)
+    write_record(tmp_path, plan(asked(), tmp_path), "again", [], {})
+    assert read_record(tmp_path)["commands"] == ["cramerl sweep", "again"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("commands", [1]),
+        ("axes", {"n_step": 3}),
+        ("chosen", [{}]),
+        ("chosen", ["x"]),
+        ("cells", ["x"]),
+        ("cells", [{"folder": "a", "agent": "s51", "env": "b", "settings": {}}]),
+    ],
+)
+def test_a_damaged_record_is_a_sentence(name, values, tmp_path):
+    record = {"format": 1, "commands": [], "axes": {}, "chosen": [], "cells": []} | {name: values}
+    (tmp_path / "sweep.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=f"sweep.json cannot be used: {name} must hold "):
         read_record(tmp_path)
 
 

@@ -17,13 +17,14 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
     Whatever happens in between (Ctrl-C, a full disk), ``path`` is the old file or the new one, never half of one.
     The temporary file keeps the suffix, by which writers such as matplotlib choose their format.
     """
-    if path.exists() and not path.is_file():  # a rename would take the place of a device or a pipe
+    if _is_special(path):
         raise OSError(errno.EINVAL, "is no file that can be written anew", str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
+    target = path.resolve()  # a link stays one
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.stem}-{os.getpid()}{target.suffix}")
     try:
         write(temporary)
-        temporary.replace(path)
+        temporary.replace(target)
     except OSError as error:  # name the file the caller asked for, not the temporary one
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
@@ -31,11 +32,18 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
     return path
 
 
+def _is_special(path: Path) -> bool:
+    """A folder; or a device or a pipe, also one that is an open file, of which a rename would take the place."""
+    if path.is_symlink() and path.readlink().is_relative_to("/proc"):
+        return True
+    return path.exists() and not path.is_file()
+
+
 def require_writable(path: Path) -> None:
     """What cannot be written should not be made first."""
-    if path.exists() and not path.is_file():  # a folder; or a device, which a new file would take the place of
+    if _is_special(path):
         raise ValueError(f"the file to write must be new or an ordinary file, got {path}")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    folder = next(parent for parent in path.resolve().parents if parent.exists())
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass

@@ -292,9 +292,11 @@ def _verify(options: argparse.Namespace) -> int:
     from cramerl import _files
     from cramerl.linear import claims
 
-    for place in (options.json, options.html, options.markdown):
-        if place not in (None, "-"):
-            _files.require_writable(Path(place))
+    places = [Path(place) for place in (options.json, options.html, options.markdown) if place not in (None, "-")]
+    if len({place.resolve() for place in places}) < len(places):
+        raise ValueError(f"--json, --html and --markdown must be files of their own, got {places[0]} and {places[-1]}")
+    for place in places:
+        _files.require_writable(place)
     show_progress("recomputing the paper's claims ...")
     found = claims.verify()
     show_progress("")

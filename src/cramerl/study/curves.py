@@ -239,7 +239,10 @@ def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
     for name in ("agent", "env"):
         if not isinstance(values.get(name), str) or not values[name]:
             raise ValueError(f"it names no {name}, so it is no run of cramerl train")
-    return {setting.name: setting.default for setting in dataclasses.fields(TrainConfig)} | values
+    found = {setting.name: setting.default for setting in dataclasses.fields(TrainConfig)} | values
+    if not isinstance(found["steps"], int):
+        raise ValueError(f"its steps must be an integer, got {found['steps']!r}")
+    return found
 
 
 def _lane_of(row: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> tuple[Any, ...]:

@@ -87,16 +87,16 @@ def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
     """Who is compared with whom: u51 with s51, everyone with dqn and with c51, variants with their plain form.
 
     Of several variants of the other agent it is the one alike in all settings that both have, and the plain one. Where
-    an agent has no plain form, each variant is compared with those before it that differ least from it.
+    an agent has no plain form on a game, each variant is compared with those before it that differ least from it.
     """
     wanted = [("u51", "s51")]
     agents = list(dict.fromkeys(series.agent for series in summary.series))
     for other in ("dqn", "c51"):
         wanted += [(one, other) for one in agents if one not in ("dqn", other)]
     for first, second in [*wanted, *((one, one) for one in agents)]:
-        others = [one for one in summary.series if one.agent == second]
         for one in (one for one in summary.series if one.agent == first):
-            alike = [other for other in others if one.shared_with(second) == other.shared_with(first)]
+            others = [other for other in summary.series if other.agent == second and _games(summary, one, other)]
+            alike = [other for other in others if other != one and _alike(summary, one, other)]
             plain = [other for other in others if not other.variant]
             found = dict.fromkeys(other for other in [*alike, *plain] if other != one)
             if not found and first != second and len(others) == 1:
@@ -106,10 +106,29 @@ def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
             yield from ((one, other) for other in found)
 
 
+def _games(summary: Summary, one: Series, other: Series) -> list[str]:
+    """Those that both have played."""
+    return [env for env in summary.games if (one, env) in summary.cells and (other, env) in summary.cells]
+
+
+def _alike(summary: Summary, one: Series, other: Series) -> bool:
+    """Whether two series have the same values of what sets either apart, but for settings that one of them has not."""
+    env = _games(summary, one, other)[0]
+    mine, theirs = (summary.cells[series, env].curves[0].learned_with for series in (one, other))
+    named = {name for name, _ in (*one.settings, *other.settings)} & mine.keys() & theirs.keys()
+    return one.protocol == other.protocol and all(mine[name] == theirs[name] for name in named)
+
+
 def _nearest(one: Series, others: list[Series]) -> list[Series]:
-    """Those that differ from one in the fewest settings."""
-    distances = [len({n for n, _ in set(one.settings) ^ set(other.settings)}) for other in others]
-    return [other for other, distance in zip(others, distances, strict=True) if distance == min(distances)]
+    """Those that differ from one in the fewest settings; of many values of a setting the first and the last."""
+    by_setting: dict[frozenset[str], list[Series]] = {}
+    for other in others:
+        differ = {name for name, _ in set(one.settings) ^ set(other.settings)}
+        differ |= {"protocol"} if one.protocol != other.protocol else set()
+        by_setting.setdefault(frozenset(differ), []).append(other)
+    least = min(map(len, by_setting), default=0)
+    chosen = {end for differ, alike in by_setting.items() if len(differ) == least for end in (alike[0], alike[-1])}
+    return [other for other in others if other in chosen]
 
 
 def _scores(summary: Summary, seed: int) -> Table:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl.study.anchors import RANDOM_HUMAN, atari_game
-from cramerl.study.config import AGENTS, TrainConfig, concerns
+from cramerl.study.config import AGENTS, TrainConfig
 from cramerl.study.curves import Curve, Study, common_steps, final_score
 from cramerl.study.protocols import Protocol
 from cramerl.study.statistics import normalise
@@ -42,10 +42,6 @@ class Series(NamedTuple):
         """What sets it apart, in words; nothing for the plain agent."""
         words = [f"{name} {_word(value)}" for name, value in self.settings]
         return ", ".join(filter(None, [*words, self.protocol]))
-
-    def shared_with(self, agent: str) -> tuple[dict[str, Any], str]:
-        """What sets it apart, but for settings that another agent has not."""
-        return {name: value for name, value in self.settings if concerns(name, agent)}, self.protocol
 
     @property
     def label(self) -> str:
@@ -295,7 +291,7 @@ def _order(series: Series) -> tuple[Any, ...]:
     place = AGENTS.index(agent) if agent in AGENTS else len(AGENTS)
     # Numbers by size; settings may also be words, or sizes of layers.
     values = [(n, (0, v, "") if isinstance(v, (int, float)) else (1, 0, repr(v))) for n, v in series.settings]
-    return place, agent, values, series.protocol
+    return place, agent, len(values), values, series.protocol
 
 
 def _require_one_protocol(env: str, found: list[Protocol], curves: list[Curve]) -> None:
@@ -379,7 +375,7 @@ def _note_lengths(env: str, curves: list[Curve]) -> list[str]:
 
 def _note_unfinished(curves: list[Curve]) -> list[str]:
     names = dict.fromkeys(
-        f"{curve.source.name} ({curve.last_step:,} of {curve.settings['steps']:,} steps)"
+        f"{curve.source.parent.name}/{curve.source.name} ({curve.last_step:,} of {curve.settings['steps']:,} steps)"
         for curve in curves
         if curve.last_step < curve.settings["steps"] and not curve.diverged
     )

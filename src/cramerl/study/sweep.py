@@ -222,6 +222,16 @@ def read_record(out: Path) -> dict[str, Any]:
         for name, value in empty.items():
             if not isinstance(record.get(name), type(value)):
                 raise ValueError(f"{name} must be {type(value).__name__}, got {record.get(name)!r}")
+        for name, values, kind, keys in (
+            ("commands", record["commands"], str, ()),
+            ("axes", record["axes"].values(), list, ()),
+            ("chosen", record["chosen"], dict, ("agent", "env", "from")),
+            ("cells", record["cells"], dict, ("folder", "agent", "env", "steps", "settings")),
+        ):
+            for value in values:
+                if not isinstance(value, kind) or any(key not in value for key in keys):
+                    needed = f" with {', '.join(keys)}" if keys else ""
+                    raise ValueError(f"{name} must hold {kind.__name__}{needed}, got {value!r}")
         return record
 
     return read_object(out / RECORD, checked)
@@ -233,13 +243,13 @@ def write_record(out: Path, plan: Plan, command: str, chosen: list[dict[str, Any
     Args:
         out: folder of the sweep.
         plan: its cells, and what they may differ in.
-        command: the command that asked; kept if it asks for anything new.
+        command: the command that asked; kept if there was anything to do, or to write down, for it.
         chosen: settings that were taken from another sweep, and why.
         failed: folders of cells that failed, with a sentence.
     """
     record = read_record(out)
-    asked = {cell["folder"]: cell["steps"] for cell in record["cells"]}
-    new = any(asked.get(cell.folder) != cell.config.steps for cell in plan.cells)
+    known = {cell["folder"] for cell in record["cells"]}
+    new = plan.jobs or any(cell.folder not in known for cell in plan.cells)
     commands = [*record["commands"], *([command] if new and command not in record["commands"] else [])]
     axes = {name: [*dict.fromkeys([*record["axes"].get(name, []), *values])] for name, values in plan.varied.items()}
     cells = {cell["folder"]: _described(cell, out, plan.varied) for cell in record["cells"]}
