@@ -602,8 +602,10 @@ def test_a_loss_that_is_not_finite_keeps_the_last_good_checkpoint(name, tmp_path
         info, arrays, _ = last_state(run)
         assert info["step"] == ITERATION
         assert all(np.isfinite(array).all() for array in arrays.values())
-        lines = [json.loads(line) for line in log_of(run).splitlines()]
+        *lines, last = (json.loads(line) for line in log_of(run).splitlines())
         assert [line["step"] for line in lines] == list(range(LOG, first + 1, LOG))
+        frames = (first + LOG) * lines[0]["frames"] // lines[0]["step"]
+        assert last == {"step": first + LOG, "frames": frames, "iteration": 1, "seed": 0, "diverged": True}
 
 
 def test_weights_ruined_just_before_a_checkpoint_are_not_its_weights(tmp_path):

@@ -249,8 +249,7 @@ class _Trainer:
             elif number not in self._lost:
                 rows.append(log_line(place | lane, part, exploration, updates))
         if len(self._lost) + len(bad) == len(lanes):
-            if len(lanes) > 1:
-                self._write(rows)  # a log of several lanes says of each of them what became of it
+            self._write(rows)  # a log says what became of each lane
             raise Diverged(self._diverged(bad))
         if bad:
             self._write_off(bad)
