@@ -518,6 +518,12 @@ def test_variants_of_a_plain_agent_are_compared_with_it_only(tmp_path):
     ]
 
 
+def test_steps_that_are_no_number_are_refused(tmp_path):
+    change_config(write_run(tmp_path / "run"), steps="400")
+    with pytest.raises(ValueError, match="its steps must be an integer, got '400'"):
+        read_curves([tmp_path / "run"])
+
+
 def test_rates_are_named_where_an_agent_has_several(tmp_path):
     for rate, settings in ((1e-4, {}), (3e-5, {"mean_weight": 0.1})):
         write_run(tmp_path / "runs" / str(rate), lanes=2, learning_rate=rate, **settings)

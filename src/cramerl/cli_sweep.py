@@ -374,7 +374,9 @@ def _how_it_goes_on(state: State) -> str:
 
 def _anew(plan: Plan, out: Path) -> str:
     """What would be lost."""
-    logged = sum(job.fresh and (out / job.folder / "metrics.jsonl").exists() for job in plan.jobs)
+    from cramerl.study.records import METRICS
+
+    logged = sum(job.fresh and (out / job.folder / METRICS).exists() for job in plan.jobs)
     return f", {logged} of them anew in place of what they have logged" if logged else ""
 
 
