@@ -1,7 +1,7 @@
 #!/bin/sh
 # The study's data, in the order in which it is worth having. Every line is a sweep that does what is missing: run this
-# again to go on, with more seeds, games or steps to extend it. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8,
-# see docs/sweeps.md); MINUTES is the time for each sweep; MORE=--dry-run shows what is missing.
+# again to go on. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8, see docs/sweeps.md); MINUTES is the time for each
+# sweep; MORE is put behind it: MORE=--dry-run shows what is missing, MORE="--seeds 0-19" extends a part.
 #
 #     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|steps|atari|pong|exchange|longer ...]
 set -eu

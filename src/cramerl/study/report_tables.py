@@ -133,11 +133,6 @@ def _nearest(one: Series, others: list[Series]) -> list[Series]:
 
 def _scores(summary: Summary, seed: int) -> Table:
     tried = any(cell.tried > 1 for cell in summary.cells.values())
-    # Rates that differ between games, or between variants, belong to what is compared.
-    used: dict[str, set[str]] = {}
-    for cell in summary.cells.values():
-        used.setdefault(cell.series.agent, set()).add(_setting_words(cell))
-    shown = tried or any(len(words) > 1 for words in used.values())
     rows = []
     for env in summary.games:
         for series in summary.series:
@@ -146,14 +141,15 @@ def _scores(summary: Summary, seed: int) -> Table:
                 continue
             whole = np.mean([area_under_curve(curve, cell.steps) for curve in cell.curves])
             row = [env, series.label, interval(mean_interval(cell, seed)), number(float(whole))]
-            row += [str(len(cell.scores)), f"{cell.steps:,}", *([_setting_words(cell)] if shown else [])]
+            row += [str(len(cell.scores)), f"{cell.steps:,}", _setting_words(cell)]
             rows.append(row)
     columns = ["game", "agent", f"last {share_in_words(summary.share)}", "whole run", "seeds", "steps"]
+    columns.append("best setting" if tried else "setting")  # agents differ in it, and so it belongs to what is compared
     note = (
         f"Mean return of the episodes that ended in the last {share_in_words(summary.share)} of the steps, mean over "
         "seeds with its 95 % bootstrap interval (none with one seed); and the mean over the steps of the whole run."
     )
-    return Table("scores", "Scores", columns + (["best setting" if tried else "setting"] if shown else []), rows, note)
+    return Table("scores", "Scores", columns, rows, note)
 
 
 def _setting_words(cell: Cell) -> str:
