@@ -17,7 +17,7 @@ from cramerl.cli import main
 from cramerl.cli_report import write_demo_report
 from cramerl.linear.claims import projection
 from cramerl.study import plots
-from cramerl.study.curves import final_score, on_grid, read_curves
+from cramerl.study.curves import area_under_curve, final_score, on_grid, read_curves
 from cramerl.study.report import make_report
 from cramerl.study.report_figures import grid_edges, make_figures
 from cramerl.study.report_page import to_text
@@ -285,6 +285,11 @@ def test_comparisons_are_those_that_were_asked_for(study, tmp_path):
     assert pairs == [*words, "u51 against c51"]
     assert [row[1] for row in found[:3]] == [*GAMES, "all, normalised"]
     assert found[0][3] == "1.00 [1.00, 1.00]"
+    curves = [curve for curve in read_curves([study / "main"]) if curve.env == GAMES[0]]
+    whole = {agent: [area_under_curve(curve) for curve in curves if curve.agent == agent] for agent in ("u51", "s51")}
+    assert found[0][4].startswith(f"{number(np.mean(whole['u51']) - np.mean(whole['s51']))} [")
+    assert found[0][4] != found[0][2]
+    assert found[2][4] == ""
 
 
 def test_the_best_setting_is_chosen_and_said(study, tmp_path):
@@ -350,7 +355,7 @@ def test_atari_has_published_scores_beside_it(tmp_path):
     assert "DQN Zoo at 50 M frames (not sticky)" in caption
     assert "Dopamine" not in caption
     assert "human-normalised" in found["aggregates"].note
-    assert found["comparisons"].rows[0][2:] == [f"{number(0.0)} (one seed: no interval)", "–"]
+    assert found["comparisons"].rows[0][2:] == [alone := f"{number(0.0)} (one seed: no interval)", "–", alone]
     score = final_score(read_curves([tmp_path / "runs" / "c51-pong"])[0])
     (summary,) = summarise(read_curves([tmp_path / "runs"]))
     scale, _ = normalised(summary)

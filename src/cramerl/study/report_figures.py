@@ -76,8 +76,8 @@ def _style(summary: Summary, series: Series) -> Any:
 
 def _panels(summary: Summary) -> tuple[Any, list[Any]]:
     """One panel per game, with its name above."""
-    columns = min(_COLUMNS, len(summary.games))
-    rows = math.ceil(len(summary.games) / columns)
+    rows = math.ceil(len(summary.games) / _COLUMNS)
+    columns = math.ceil(len(summary.games) / rows)  # four are two rows of two
     figure, axes = plots.new_figure(columns, rows=rows, height=3.1, width=4.0 if columns > 1 else 5.5)
     axes = list(np.ravel(axes))
     for ax, env in zip(axes, summary.games, strict=False):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl.study.anchors import anchors_for, atari_game
-from cramerl.study.curves import Curve, area_under_curve, last_rows
+from cramerl.study.curves import Curve, last_rows
 from cramerl.study.lanes import MUCH_CLIPPED
 from cramerl.study.statistics import Interval, bootstrap_interval
 from cramerl.study.summaries import Cell, Normalised, Series, Summary
@@ -139,8 +139,7 @@ def _scores(summary: Summary, seed: int) -> Table:
             cell = summary.cells.get((series, env))
             if cell is None:
                 continue
-            whole = np.mean([area_under_curve(curve, cell.steps) for curve in cell.curves])
-            row = [env, series.label, interval(mean_interval(cell, seed)), number(float(whole))]
+            row = [env, series.label, interval(mean_interval(cell, seed)), number(float(cell.whole.mean()))]
             row += [str(len(cell.scores)), f"{cell.steps:,}", _setting_words(cell)]
             rows.append(row)
     columns = ["game", "agent", f"last {share_in_words(summary.share)}", "whole run", "seeds", "steps"]
@@ -179,21 +178,27 @@ def _comparisons(summary: Summary, scale: Normalised | None, seed: int) -> Table
         for env in summary.games:
             ours, theirs = summary.cells.get((first, env)), summary.cells.get((second, env))
             if ours is not None and theirs is not None:
-                rows.append([words, env, *_compared([ours.scores], [theirs.scores], seed)])
+                row = [words, env, *_compared([ours.scores], [theirs.scores], seed)]
+                rows.append([*row, _difference([ours.whole], [theirs.whole], seed)])
         if scale is not None and len(scale.games) > 1 and first in scale.scores and second in scale.scores:
-            rows.append([words, "all, normalised", *_compared(scale.scores[first], scale.scores[second], seed)])
+            rows.append([words, "all, normalised", *_compared(scale.scores[first], scale.scores[second], seed), ""])
     note = (
         "Difference of mean scores, and the probability that a run of the first beats one of the second (ties count "
-        "one half), each with its 95 % bootstrap interval. Where the interval holds 0, no difference was shown."
+        "one half); and the difference of means over the whole run. Each with its 95 % bootstrap interval, not "
+        "corrected for their number. Where it holds 0, no difference was shown."
     )
-    return Table("comparisons", "Comparisons", ["agents", "game", "difference", "P(improvement)"], rows, note)
+    columns = ["agents", "game", "difference", "P(improvement)", "over the whole run"]
+    return Table("comparisons", "Comparisons", columns, rows, note)
 
 
 def _compared(ours: list[NDArray[np.float64]], theirs: list[NDArray[np.float64]], seed: int) -> list[str]:
-    difference = bootstrap_interval("difference_of_means", ours, theirs, seed=seed)
-    if not math.isfinite(difference.low):
-        return [f"{number(difference.estimate)} (one seed: no interval)", "–"]
-    return [interval(difference), interval(bootstrap_interval("probability_of_improvement", ours, theirs, seed=seed))]
+    improvement = bootstrap_interval("probability_of_improvement", ours, theirs, seed=seed)
+    return [_difference(ours, theirs, seed), interval(improvement) if math.isfinite(improvement.low) else "–"]
+
+
+def _difference(ours: list[NDArray[np.float64]], theirs: list[NDArray[np.float64]], seed: int) -> str:
+    found = bootstrap_interval("difference_of_means", ours, theirs, seed=seed)
+    return interval(found) if math.isfinite(found.low) else f"{number(found.estimate)} (one seed: no interval)"
 
 
 def _rates(summary: Summary, seed: int) -> Table:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cramerl.study.anchors import RANDOM_HUMAN, atari_game
 from cramerl.study.config import AGENTS, TrainConfig
-from cramerl.study.curves import Curve, Study, common_steps, final_score
+from cramerl.study.curves import Curve, Study, area_under_curve, common_steps, final_score
 from cramerl.study.protocols import Protocol
 from cramerl.study.statistics import normalise
 
@@ -80,6 +80,11 @@ class Cell:
     def mean(self) -> float:
         """Mean score over seeds."""
         return float(self.scores.mean())
+
+    @property
+    def whole(self) -> Array:
+        """Its runs' means over all their steps."""
+        return np.array([area_under_curve(curve, self.steps) for curve in self.curves])
 
     @property
     def diverged(self) -> int:
