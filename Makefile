@@ -53,7 +53,7 @@ bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/deep.py
 
-study: $(READY)  ## figures and tables of docs/study.md, from results/
+study: $(or $(wildcard $(VENV)/.ready-all),$(READY))  ## figures and tables of docs/study.md, from results/
 	$(BIN)/cramerl report results --out out/study
 	mkdir -p docs/study/figures
 	cp out/study/tables.md docs/study/

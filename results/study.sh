@@ -1,9 +1,10 @@
 #!/bin/sh
 # The study's data, in the order in which it is worth having. Every line is a sweep that does what is missing: run this
 # again to go on. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8, see docs/sweeps.md); MINUTES is the time for each
-# sweep; MORE is put behind it: MORE=--dry-run shows what is missing, MORE="--seeds 0-19" extends a part.
+# sweep (a cell that is stopped begins anew: give it more than one takes); MORE is put behind each, as MORE=--dry-run, which
+# shows what is missing. SEEDS are those to report with: SEEDS=0-19 adds seeds, and leaves alone those that chose settings.
 #
-#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|steps|atari|pong|exchange|longer ...]
+#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|steps|atari|pong|atari-rates|longer ...]
 set -eu
 cd "$(dirname "$0")/.."
 [ -d .venv/bin ] && PATH=$PWD/.venv/bin:$PATH
@@ -16,7 +17,7 @@ common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${
 # them would do so before an episode of Pong is over
 emulated="--preset paper --num-envs 128 --checkpoints weights --jobs ${ATARI_JOBS:-3} $limits"
 
-PARTS="rates report penalties variants means settings steps atari pong exchange longer"
+PARTS="rates report penalties variants means settings steps atari pong atari-rates longer"
 
 for part in "$@"; do
     known=no
@@ -42,7 +43,7 @@ rates) # which learning rate, with seeds of its own
     cramerl sweep results/minatar-rates --agents s51 --envs SpaceInvaders-MinAtar,Seaquest-MinAtar --seeds 1000-1002 \
         --learning-rates 1e-5,3e-5 --steps 1e6 $common ;;
 report) # fresh seeds at the chosen rates
-    cramerl sweep results/minatar --agents $AGENTS --envs $FOUR --seeds 0-11 --best-of results/minatar-rates \
+    cramerl sweep results/minatar --agents $AGENTS --envs $FOUR --seeds "${SEEDS:-0-11}" --best-of results/minatar-rates \
         $plain --steps 2e6 $common ;;
 penalties) # the paper's sweep of lambda, in both conventions and both normalisations
     cramerl sweep results/minatar-penalties --agents s51 --envs Breakout-MinAtar,Asterix-MinAtar --seeds 2000-2002 \
@@ -57,8 +58,8 @@ means) # either Cramér agent with a weight on the mean: rates as for the others
     # S51 is at its best at the lower edge in three games
     cramerl sweep results/minatar-means --agents s51 --envs Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar \
         --seeds 4000-4002 --mean-weight 0.1 --learning-rates 1e-5,3e-5 --steps 1e6 $common
-    cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds 0-11 --base-law zero --mean-weight 0.1 \
-        --best-of results/minatar-means --beside --steps 2e6 $common ;;
+    cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds "${SEEDS:-0-11}" --base-law zero \
+        --mean-weight 0.1 --best-of results/minatar-means --beside --steps 2e6 $common ;;
 settings) # what else U51 gains from: a wider support (of atoms twice as far apart) and several steps at
     # once, then Adam's epsilon
     tried="cramerl sweep results/minatar-settings --agents u51 --envs $FOUR --seeds 5000-5002 --base-law zero --mean-weight 0.1"
@@ -68,8 +69,8 @@ steps) # whether other agents gain and lose as much from several steps at once, 
     cramerl sweep results/minatar-steps --agents $AGENTS --envs Breakout-MinAtar,Asterix-MinAtar --seeds 6000-6002 \
         --n-step 1,3 --steps 1e6 $common ;;
 atari) # the paper's figure: ten million frames of each game
-    cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders --seeds 0 \
-        --steps 2500000 --iteration-steps 2500000 --log-steps 25000 $emulated ;;
+    cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
+        --seeds "${SEEDS:-0}" --steps 2500000 --iteration-steps 2500000 --log-steps 25000 $emulated ;;
 pong) # gymnax's game, as rates, means and report, after what a support that is too small does to it
     pong="--envs Pong-misc --seeds 1000-1002 --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 5e5 $common"
     cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain --v-min -10 --v-max 10 --network auto $pong
@@ -83,14 +84,13 @@ pong) # gymnax's game, as rates, means and report, after what a support that is 
     cramerl sweep results/pong-misc-means --agents s51,u51 $weighted $pong --learning-rates 1e-5,3e-5
     cramerl sweep results/pong-misc-rates --agents s51 $pong --learning-rates 3e-6,1e-5
     cramerl sweep results/pong-misc-means --agents s51 --mean-weight 0.1 $pong --learning-rates 3e-6,1e-5
-    fresh="--envs Pong-misc --seeds 0-9 --steps 2e6 $common"
+    fresh="--envs Pong-misc --seeds ${SEEDS:-0-9} --steps 2e6 $common"
     cramerl sweep results/pong-misc --agents $AGENTS $plain --best-of results/pong-misc-rates $fresh
     cramerl sweep results/pong-misc --agents s51,u51 $weighted --best-of results/pong-misc-means --beside $fresh ;;
-exchange) # is it the step? S51 with U51's step size on Pong, and U51 with S51's
-    exchanged="--envs pong --seeds 0 --steps 2500000 --iteration-steps 2500000 --log-steps 25000 $emulated"
-    cramerl sweep results/atari-exchange --agents s51 --learning-rate 1e-4 $exchanged
-    cramerl sweep results/atari-exchange --agents u51 --learning-rate 2.5e-5 $exchanged ;;
+atari-rates) # is it the step? S51 and U51 on Pong, each with either's learning rate
+    cramerl sweep results/atari-rates --agents s51,u51 --envs pong --seeds "${SEEDS:-0}" --learning-rates 2.5e-5,1e-4 \
+        --steps 2500000 --iteration-steps 2500000 --log-steps 25000 $emulated ;;
 longer) # more frames of Breakout, with another seed; those of Pong are in results/pong-longer
-    cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs breakout --seeds 1 \
-        --steps 3750000 --iteration-steps 3750000 --log-steps 50000 $emulated ;;
+    cramerl sweep results/atari-longer --agents c51,u51,s51,dqn --envs breakout \
+        --seeds "${SEEDS:-1}" --steps 3750000 --iteration-steps 3750000 --log-steps 50000 $emulated ;;
 esac

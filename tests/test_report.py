@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -441,9 +442,35 @@ def test_runs_that_are_not_finished_are_named(tmp_path):
     write_rows(lost, [row for row in rows if row["step"] <= 500 and row["seed"] == 0])
     with (lost / "metrics.jsonl").open("a") as log:
         log.write(json.dumps({"step": 600, "frames": 600, "iteration": 0, "seed": 0, "diverged": True}) + "\n")
+    (section,) = make_report([tmp_path / "runs"], tmp_path / "out", unfinished=True)
+    assert "Not finished: runs/half (600 of 1,000 steps)." in section.notes
+    assert [row[1:6:4] for row in tables([section])["scores"].rows] == [["c51", "600"], ["u51", "600"]]
+    (section,) = make_report([tmp_path / "runs"], tmp_path / "out")  # one that runs does not cut the others short
+    words = "Left out, for others on the game are finished (see --unfinished): runs/half (600 of 1,000 steps)."
+    assert words in section.notes
+    assert [row[1:6:4] for row in tables([section])["scores"].rows] == [["u51", "1,000"]]
+    shutil.rmtree(tmp_path / "runs" / "whole")
+    shutil.rmtree(lost)
     (section,) = make_report([tmp_path / "runs"], tmp_path / "out")
-    found = [note for note in section.notes if note.startswith("Not finished")]
-    assert found == ["Not finished: runs/half (600 of 1,000 steps)."]
+    assert "Not finished: runs/half (600 of 1,000 steps)." in section.notes
+
+
+def test_curves_are_cut_where_logs_have_rows(tmp_path):
+    run = write_run(tmp_path / "run", "c51", rows=4, steps=20_000)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for row, step in zip(rows, (5008, 10016, 15024, 20000), strict=True):
+        row["step"] = step
+    write_rows(run, rows)
+    (summary,) = summarise(read_curves([run]))
+    edges = grid_edges(summary, "Breakout-MinAtar")
+    assert edges.tolist() == [0, 5008, 10016, 15024, 20000]
+    (curve,) = read_curves([run])
+    np.testing.assert_array_equal(on_grid(curve, edges), curve.returns)
+    write_run(tmp_path / "long", "c51", rows=100)
+    (summary,) = summarise(read_curves([tmp_path / "long"]))
+    edges = grid_edges(summary, "Breakout-MinAtar")
+    assert (len(edges), edges[0], edges[-1]) == (61, 0, 1000)
+    assert set(np.diff(edges)) == {10, 20}
 
 
 def test_variants_are_compared_with_their_like_and_with_the_plain_agent(tmp_path):

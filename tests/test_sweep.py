@@ -648,6 +648,12 @@ def test_a_second_wish_ends_them_at_once(tmp_path):
     assert state.failed == {}
 
 
+def test_a_run_that_keeps_no_checkpoint_is_not_waited_for(tmp_path):
+    jobs = [job(tmp_path, "pong/0", "stay")._replace(can_go_on=False)]
+    state = processes(tmp_path, jobs, wish=lambda: int(ready(tmp_path, jobs)))
+    assert ([job.folder for job in state.left], state.failed) == (["pong/0"], {})
+
+
 def test_children_share_the_memory_of_an_accelerator(monkeypatch):
     assert child_environment({"A": "b"}, 1) == {"A": "b"}
     assert child_environment({}, 3) == {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.300"}

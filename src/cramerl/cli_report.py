@@ -45,6 +45,11 @@ def add_report_command(commands: Any) -> None:
     add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="of the bootstrap (default: %(default)s)")
     add("--evaluation", action="store_true", help="score evaluation episodes, not those of training")
     add("--mix-protocols", action="store_true", help="show runs of different protocols beside each other, labelled")
+    add(
+        "--unfinished",
+        action="store_true",
+        help="also score runs that are not finished though others on the same game are: all where the shortest ends",
+    )
     add("--verify", action="store_true", help="also show the paper's claims, recomputed (some seconds)")
     add("--pdf", action="store_true", help="also write the figures as PDF")
     add(
@@ -81,6 +86,7 @@ def _report(options: argparse.Namespace) -> int:
         share=options.share,
         seed=options.seed,
         mix_protocols=options.mix_protocols,
+        unfinished=options.unfinished,
         scores="evaluation" if options.evaluation else "training",
         pdf=options.pdf,
         claims=claims,

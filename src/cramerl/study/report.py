@@ -44,6 +44,7 @@ def make_report(
     share: float = 0.2,
     seed: int = 0,
     mix_protocols: bool = False,
+    unfinished: bool = False,
     scores: ScoreKind = "training",
     pdf: bool = False,
     claims: Sequence[Claim] = (),
@@ -59,6 +60,7 @@ def make_report(
         share: of the steps at the end of a run that is scored.
         seed: of the bootstrap.
         mix_protocols: show runs of different protocols beside each other, in place of refusing them.
+        unfinished: score runs that are not finished though others on their game are, and all where the shortest ends.
         scores: "training", or "evaluation" for the episodes played at the end of iterations.
         pdf: also write the figures as PDF.
         claims: of the paper, from `cramerl.linear.claims.verify`, to be shown after the studies.
@@ -77,7 +79,8 @@ def make_report(
     paths = list(paths)
     summaries = []
     if paths or not evaluations:
-        summaries = summarise(read_curves(paths, scores=scores), share=share, mix_protocols=mix_protocols)
+        kept = {"mix_protocols": mix_protocols, "unfinished": unfinished}
+        summaries = summarise(read_curves(paths, scores=scores), share=share, **kept)
     building = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
     building.mkdir(parents=True)
     try:

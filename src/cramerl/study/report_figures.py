@@ -42,7 +42,7 @@ def make_figures(summary: Summary, scale: Normalised | None, seed: int) -> list[
     if not summary.cells:
         return []
     figures = [_curves(summary, seed)]
-    if scale is not None:
+    if scale is not None and (len(scale.games) > 1 or any(len(cell.scores) > 1 for cell in summary.cells.values())):
         figures += [_aggregates(summary, scale, seed), _profiles(summary, scale, seed)]
     if summary.swept("learning_rate"):
         figures.append(_rates(summary, seed))
@@ -52,11 +52,14 @@ def make_figures(summary: Summary, scale: Normalised | None, seed: int) -> list[
 
 
 def grid_edges(summary: Summary, env: str) -> NDArray[np.float64]:
-    """Edges, in steps, of the intervals over which curves of a game are averaged; no finer than the logs."""
-    steps = summary.steps[env]
-    cells = [cell for cell in summary.points if cell.env == env]
-    rows = min(int((curve.steps <= steps).sum()) for cell in cells for curve in cell.curves)
-    return np.linspace(0, steps, min(_POINTS, max(rows, 1)) + 1)
+    """Edges, in steps, of the intervals over which curves of a game are averaged: where the shortest log has rows.
+
+    Elsewhere a row just behind an edge, with what came before it, would count for what comes after.
+    """
+    logs = [curve.steps for cell in summary.points if cell.env == env for curve in cell.curves]
+    rows = min((log[log <= summary.steps[env]] for log in logs), key=len)
+    ends = np.arange(1, min(_POINTS, len(rows)) + 1) * len(rows) // min(_POINTS, len(rows)) - 1
+    return np.array([0, *rows[ends[:-1]], summary.steps[env]], dtype=np.float64)
 
 
 def _colour(summary: Summary, series: Series) -> str:
@@ -126,7 +129,7 @@ def _curves(summary: Summary, seed: int) -> Figure:
         ax.set(xlabel=unit, ylabel="return")
         cited += _references(ax, summary, env) if atari else []
     _legend(figure, axes)
-    caption = f"Mean return of episodes over seeds, averaged over up to {_POINTS} stretches of equal length. "
+    caption = f"Mean return of episodes over seeds, averaged over up to {_POINTS} stretches of about equal length. "
     caption += "One seed: no interval." if counts == {1} else "Bands: 95 % bootstrap intervals of the mean."
     if counts != {1} and 1 in counts:
         caption += " One seed, where there is none."

@@ -172,13 +172,17 @@ class Normalised(NamedTuple):
     words: str
 
 
-def summarise(curves: Sequence[Curve], *, share: float = 0.2, mix_protocols: bool = False) -> list[Summary]:
+def summarise(
+    curves: Sequence[Curve], *, share: float = 0.2, mix_protocols: bool = False, unfinished: bool = False
+) -> list[Summary]:
     """The scores of each study among the curves; a folder with several families of environments gives one for each.
 
     Args:
         curves: what `read_curves` returned.
         share: of the steps at the end of a run that is scored.
         mix_protocols: take runs of different protocols on one game as different series, in place of refusing them.
+        unfinished: take runs that are not finished though others on the same game are, and score all where the shortest
+            ends, in place of leaving them out.
     """
     groups: dict[tuple[str, str], list[Curve]] = {}
     for curve in curves:
@@ -188,7 +192,7 @@ def summarise(curves: Sequence[Curve], *, share: float = 0.2, mix_protocols: boo
     for (folder, family), members in groups.items():
         name = members[0].study.name
         title = f"{name}: {family}" if folders.count(folder) > 1 else name
-        made.append(_summary(members, title, share, mix_protocols))
+        made.append(_summary(members, title, share, mix_protocols, unfinished))
     if not any(summary.cells for summary in made):
         lost = sum(cell.diverged for summary in made for cell in summary.lost)
         none = f"no run has one ({lost} diverged)" if lost else "no run has one"
@@ -254,17 +258,24 @@ def _reference_scale(summary: Summary) -> tuple[dict[str, tuple[float, float]], 
     return scale, f"scores divided by the mean score of {whose} on the same game", notes
 
 
-def _summary(curves: list[Curve], title: str, share: float, mixed: bool) -> Summary:
+def _summary(curves: list[Curve], title: str, share: float, mixed: bool, unfinished: bool) -> Summary:
     study, family, notes = curves[0].study, curves[0].protocol.family, _note_empty(curves)
     curves = [curve for curve in curves if curve.last_step]
     games = sorted({curve.env for curve in curves})
     by_game = {env: [curve for curve in curves if curve.env == env] for env in games}
+    if not unfinished:
+        some = {env for env, found in by_game.items() if any(map(_finished, found))}
+        left = [curve for curve in curves if curve.env in some and not _finished(curve)]
+        notes += _note_unfinished("Left out, for others on the game are finished (see --unfinished)", left)
+        curves = [curve for curve in curves if curve.env not in some or _finished(curve)]
+        by_game = {env: [curve for curve in curves if curve.env == env] for env in games}
     protocols = {env: sorted({curve.protocol for curve in by_game[env]}) for env in games}
     if not mixed:
         for env, found in protocols.items():
             _require_one_protocol(env, found, by_game[env])
     steps = {env: common_steps(by_game[env]) for env in games}
-    notes += [note for env in games for note in _note_lengths(env, by_game[env])] + _note_unfinished(curves)
+    notes += [note for env in games for note in _note_lengths(env, by_game[env])]
+    notes += _note_unfinished("Not finished", curves)
     series_of = _series(curves, {curve.protocol for curve in curves} if mixed else set())
     all_cells, without = _cells(curves, series_of, steps, share)
     points, lost = ([cell for cell in all_cells if (cell.diverged > 0) == bad] for bad in (False, True))
@@ -378,13 +389,17 @@ def _note_lengths(env: str, curves: list[Curve]) -> list[str]:
     ]
 
 
-def _note_unfinished(curves: list[Curve]) -> list[str]:
+def _finished(curve: Curve) -> bool:
+    return curve.last_step >= curve.settings["steps"] or curve.diverged
+
+
+def _note_unfinished(words: str, curves: list[Curve]) -> list[str]:
     names = dict.fromkeys(
         f"{curve.source.parent.name}/{curve.source.name} ({curve.last_step:,} of {curve.settings['steps']:,} steps)"
         for curve in curves
-        if curve.last_step < curve.settings["steps"] and not curve.diverged
+        if not _finished(curve)
     )
-    return [f"Not finished: {_some(list(names))}."] if names else []
+    return [f"{words}: {_some(list(names))}."] if names else []
 
 
 def _note_without_score(curves: list[Curve], share: float) -> list[str]:

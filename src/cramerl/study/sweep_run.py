@@ -219,10 +219,10 @@ class LocalProcesses:
         return [self._ending(job, process.returncode) for job, process in over]
 
     def stop(self) -> None:
-        """Ask every child to stop with a checkpoint."""
+        """Ask every child to stop with a checkpoint; one that keeps none would make its sweep wait for nothing."""
         self._stopping = True
-        for _, process in self._running:
-            process.send_signal(signal.SIGINT)
+        for job, process in self._running:
+            process.send_signal(signal.SIGINT if job.can_go_on else signal.SIGKILL)
 
     def kill(self) -> None:
         """End every child at once; the last checkpoints stay good."""
@@ -235,7 +235,8 @@ class LocalProcesses:
 
     def _ending(self, job: Job, status: int) -> Ended:
         # One that is asked before it listens is ended by the signal.
-        asked = (self._stopping, -signal.SIGINT), (self._killed, -signal.SIGKILL)
+        killed = self._killed or (self._stopping and not job.can_go_on)
+        asked = (self._stopping, -signal.SIGINT), (killed, -signal.SIGKILL)
         stopped = status == STOPPED or any(said and status == by for said, by in asked)
         with suppress(OSError, ValueError):
             # What is there counts: a run may have come to its end just before it was stopped.
