@@ -197,7 +197,7 @@ def _files_here(entry: str) -> list[str]:
         return [entry]
     found = sorted(file for file in glob(entry, recursive=True) if Path(file).is_file()) if has_magic(entry) else []
     if not found:
-        raise _no_parquet(entry)
+        raise _no_parquet(f"{entry}, where there is none")
     return found
 
 
@@ -214,7 +214,7 @@ def _files_at_url(entry: str) -> list[str]:
     else:
         found = [place] if system.exists(place) else []
     if not found:
-        raise _no_parquet(entry)
+        raise _no_parquet(f"{entry}, where there is none")
     return [system.unstrip_protocol(file) for file in sorted(found)]
 
 
