@@ -143,9 +143,9 @@ def test_scores_by_hand(run):
 
 def test_rows_without_scores(run):
     with (run / "metrics.jsonl").open("w") as file:
-        file.write('{"step": 10, "seed": 0, "charts/episodes": 3, "charts/episodic_return": NaN, "x": null}\n')
+        file.write('{"step": 10, "seed": 0, "charts/episodes": 0, "charts/episodic_return": NaN, "x": null}\n')
         file.write('{"step": 20, "seed": 0, "charts/episodes": 0, "x": 3, "word": "a"}\n')
-        file.write('{"step": 30, "seed": 0, "charts/episodes": 2, "charts/episodic_return": Infinity}\n')
+        file.write('{"step": 30, "seed": 0, "charts/episodes": 0, "charts/episodic_return": null}\n')
         file.write('{"step": 40, "seed": 0, "charts/epis')
     (curve,) = read_curves([run])
     assert curve.steps.tolist() == [10, 20, 30]
@@ -155,6 +155,27 @@ def test_rows_without_scores(run):
     assert np.isnan(area_under_curve(curve))
     assert curve.metrics["x"][1] == 3
     assert "word" not in curve.metrics
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "null", '"3"', "true", "1" + 400 * "0", None])
+def test_a_row_with_episodes_and_no_score_is_refused(value, run):
+    score = "" if value is None else f', "charts/episodic_return": {value}'
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(f'{{"step": 2000, "seed": 0, "charts/episodes": 2{score}}}\n')
+    with pytest.raises(ValueError, match=r"metrics.jsonl has no number as charts/episodic_return at step 2000: "):
+        read_curves([run])
+
+
+@pytest.mark.parametrize("value", ["NaN", "-1", '"3"', "null"])
+def test_a_row_that_does_not_count_its_episodes_is_refused(value, run):
+    row = f'{{"step": 2000, "seed": 0, "charts/episodes": {value}, "charts/episodic_return": 1.0}}\n'
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(row)
+    if value == "null":  # as in logs of another maker
+        assert read_curves([run])[0].last_step == 2000
+        return
+    with pytest.raises(ValueError, match=r"metrics.jsonl has no number as charts/episodes at step 2000: "):
+        read_curves([run])
 
 
 @pytest.mark.parametrize("content", ["", None, '{"step": 1'])
@@ -305,6 +326,12 @@ def test_arrays_for_rliable(tmp_path):
     assert found.scores["s51"].shape == (2, 2)
     assert found.curves["s51"].shape == (2, 2, 5)
     assert found.seeds["s51"] == [[0, 1], [0, 1]]
+    ends = dict.fromkeys(found.games, 500)
+    half = rliable_scores([curve for curve in curves if curve.agent == "s51"], steps=ends)
+    assert all(steps[-1] == 500 for steps in half.steps.values())
+    assert half.scores["s51"][0, 0] == final_score(
+        next(one for one in curves if (one.agent, one.env) == ("s51", found.games[0])), steps=500
+    )
     for curve in curves:
         if curve.agent == "s51" and curve.seed < 2:
             place = found.games.index(curve.env)

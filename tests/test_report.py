@@ -766,3 +766,12 @@ def test_the_first_results_can_be_reported(tmp_path):
         pytest.skip("there are no results in this copy")
     rows = tables(make_report([results], tmp_path / "out"))["scores"].rows
     assert [(row[1], row[2]) for row in rows] == [("c51", "-16.48"), ("u51", "8.40")]
+
+
+@pytest.mark.parametrize("out", ["", "."])
+def test_the_current_folder_is_not_replaced(out, tmp_path, monkeypatch):
+    run = write_run(tmp_path / "run")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ValueError, match=r"--out must be another folder than the current one"):
+        make_report([run], Path(out))

@@ -496,8 +496,44 @@ def test_a_variant_with_a_lane_that_diverged_is_not_chosen(tmp_path):
 
 def test_what_an_environment_does_not_heed_is_not_chosen_for_it(tmp_path):
     put_plan(asked("dqn", f"{GAME},pong", "0", axes={"sticky": (0.0, 0.25)}), tmp_path)
-    found = {choice.env: choice.settings for choice in best_of(tmp_path, ["dqn"], [GAME, "pong"], [5])}
-    assert found == {GAME: {}, "pong": {"sticky": 0.0}}
+    (choice,) = best_of(tmp_path, ["dqn"], [GAME], [5])
+    assert choice.settings == {}
+    with pytest.raises(
+        ValueError, match=r"on pong in .* must be of one protocol .* \(not sticky\) and .* \(sticky 0.25\)"
+    ):
+        best_of(tmp_path, ["dqn"], ["pong"], [5])
+
+
+def test_nothing_is_chosen_before_all_that_was_planned_is_there(tmp_path):
+    rates(tmp_path, {1e-4: 3.0, 1e-3: 7.0})
+    lost = tmp_path / "pong/s51__seed-1__learning-rate-0.001"
+    shutil.rmtree(lost)
+    with pytest.raises(ValueError, match=rf"{lost} is not there yet: nothing can be chosen before it is"):
+        best_of(tmp_path, ["s51"], ["pong"], [5])
+
+
+def test_runs_of_different_length_are_compared_where_the_shortest_ends(tmp_path):
+    rates(tmp_path, {1e-4: 3.0, 1e-3: 7.0})
+    for seed in (0, 1):
+        run = tmp_path / f"pong/s51__seed-{seed}__learning-rate-0.0001"
+        (row,) = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1:]
+        with (run / "metrics.jsonl").open("a") as log:
+            late = {"step": 5 * row["step"], "frames": 5 * row["frames"], "charts/episodic_return": 99.0}
+            log.write(json.dumps(row | late) + "\n")
+        config = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps(config | {"steps": 5 * row["step"]}))
+    (choice,) = best_of(tmp_path, ["s51"], ["pong"], [5])
+    assert choice.settings == {"learning_rate": 1e-3}
+
+
+def test_a_log_without_its_settings_is_not_overwritten(tmp_path):
+    rates(tmp_path, {1e-4: 3.0, 1e-3: 7.0})
+    run = tmp_path / "pong/s51__seed-1__learning-rate-0.001"
+    (run / "config.json").unlink()
+    with pytest.raises(
+        ValueError, match=rf"{run} holds metrics.jsonl and no config.json, and would be lost; move it away"
+    ):
+        plan(asked("s51", "pong", "0-1", axes={"learning_rate": (1e-4, 1e-3)}), tmp_path)
 
 
 def test_seeds_that_chose_do_not_report(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ SWEEP = "sweep.json"  # marks the folder of a study
 Array = NDArray[np.float64]
 
 _LANE = {"seed": "", "learning_rate": "learning_rates", "mass_penalty": "mass_penalties"}
+_HUGE = 1e300  # no return is so large; larger integers are no floats
 # Settings that change where a run is kept, how long it is or what is written of it, not what is learned.
 _UNLEARNED = {
     *("agent", "env", "preset", "seed", "lanes", "learning_rates", "mass_penalties", "steps", "iteration_steps"),
@@ -156,6 +158,20 @@ def common_steps(curves: Iterable[Curve]) -> int:
     return min((curve.last_step for curve in curves if curve.last_step and not curve.diverged), default=0)
 
 
+def require_one_protocol(env: str, curves: Iterable[Curve], advice: str = "") -> None:
+    """Raise ValueError, with advice, where runs on a game were not played and scored in one way."""
+    first_of: dict[Protocol, Curve] = {}
+    for curve in curves:
+        first_of.setdefault(curve.protocol, curve)
+    if len(first_of) > 1:
+        found = sorted(first_of)
+        words = [f"{first_of[one].source.name} ({one.difference(found)})" for one in found[:2]]
+        where = first_of[found[0]].study.name
+        raise ValueError(
+            f"runs on {env} in {where} must be of one protocol to be compared, got {' and '.join(words)}{advice}"
+        )
+
+
 def on_grid(curve: Curve, edges: Sequence[int] | NDArray[Any]) -> Array:
     """Mean return per episode between each two of the edges (steps), those without an end of an episode filled in.
 
@@ -270,8 +286,9 @@ def _curve(
     if (np.diff(steps) <= 0).any():
         twice = int(steps[1:][np.diff(steps) <= 0][0])
         raise ValueError(f"{folder / METRICS} has step {twice} twice for seed {settings['seed']}")
-    columns = _columns(rows)
     prefix = "charts" if scores == "training" else "eval"
+    _require_scores(prefix, rows, folder)
+    columns = _columns(rows)
     missing = np.full(len(rows), np.nan)
     returns = columns.pop(f"{prefix}/episodic_return", missing)
     # A log of another maker may not count its episodes: then each row counts the same.
@@ -301,6 +318,20 @@ def _curve(
         protocol=protocol,
         diverged=any(row.get(LOST) is True for row in rows),
     )
+
+
+def _require_scores(prefix: str, rows: list[dict[str, Any]], folder: Path) -> None:
+    """Episodes that ended have a score: rows that say otherwise are damaged, and must not change one in silence."""
+    for row in [] if any(row.get(LOST) is True for row in rows) else rows:
+        episodes, score = (row.get(f"{prefix}/{name}") for name in ("episodes", "episodic_return"))
+        none = episodes is None or episodes == 0
+        for name, value in (("episodes", episodes), ("episodic_return", score)):
+            missing = value is None or (type(value) is float and math.isnan(value))
+            fine = type(value) in (int, float) and abs(value) < _HUGE and (name != "episodes" or value >= 0)
+            if not fine and not (missing and none):
+                raise ValueError(
+                    f"{folder / METRICS} has no number as {prefix}/{name} at step {row['step']}: {value!r}"
+                )
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Array]:

@@ -32,7 +32,12 @@ class RliableScores(NamedTuple):
 
 
 def rliable_scores(
-    curves: Iterable[Curve], *, share: float = 0.2, checkpoints: int = 20, labels: Mapping[int, str] | None = None
+    curves: Iterable[Curve],
+    *,
+    share: float = 0.2,
+    checkpoints: int = 20,
+    labels: Mapping[int, str] | None = None,
+    steps: Mapping[str, int] | None = None,
 ) -> RliableScores:
     """Arrays for rliable, over the games that every agent has played.
 
@@ -44,6 +49,7 @@ def rliable_scores(
         share: see `final_score`.
         checkpoints: number of points of the learning curves.
         labels: by ``id(curve)`` another name than its agent.
+        steps: by game, where runs are taken to end; None: where the shortest of them does.
     """
     if checkpoints < 1:
         raise ValueError(f"checkpoints must be >= 1, got {checkpoints}")
@@ -54,7 +60,8 @@ def rliable_scores(
     if not table:
         raise ValueError("curves must hold one run at least, got none")
     games = sorted(set.intersection(*(set(played) for played in table.values())))
-    ends = {env: common_steps(one for played in table.values() for one in played[env]) for env in games}
+    shortest = {env: common_steps(one for played in table.values() for one in played[env]) for env in games}
+    ends = shortest if steps is None else steps
     edges = {env: np.linspace(0, ends[env], checkpoints + 1) for env in games}
     scores, arrays, seeds = {}, {}, {}
     for name, played in table.items():

@@ -99,6 +99,10 @@ def _require_place(out: Path) -> None:
         return
     if not out.is_dir():
         raise ValueError(f"--out must be a folder, {out} is a file")
+    if out.resolve() == Path.cwd():
+        raise ValueError(
+            f"--out must be another folder than the current one, which would be replaced, got {str(out)!r}"
+        )
     inside = {path.name for path in out.iterdir()}
     page = out / PAGE
     ours = page.is_file() and f'content="{GENERATOR}"' in page.read_text(encoding="utf-8", errors="replace")[:1000]
@@ -206,7 +210,7 @@ def _export(summary: Summary, scale: Normalised | None) -> dict[str, Any]:
     games, series = full_table(summary, summary.games)
     if series:
         chosen = [curve for one in series for env in games for curve in summary.cells[one, env].curves]
-        found = rliable_scores(chosen, share=summary.share, labels=_labels(summary))
+        found = rliable_scores(chosen, share=summary.share, labels=_labels(summary), steps=summary.steps)
         content["rliable"] = {
             "games": found.games,
             "scores": _plain(found.scores),

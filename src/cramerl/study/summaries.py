@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cramerl.study.anchors import RANDOM_HUMAN, atari_game
 from cramerl.study.config import AGENTS, TrainConfig
-from cramerl.study.curves import Curve, Study, area_under_curve, common_steps, final_score
+from cramerl.study.curves import Curve, Study, area_under_curve, common_steps, final_score, require_one_protocol
 from cramerl.study.protocols import Protocol
 from cramerl.study.statistics import normalise
 
@@ -271,8 +271,8 @@ def _summary(curves: list[Curve], title: str, share: float, mixed: bool, unfinis
         by_game = {env: [curve for curve in curves if curve.env == env] for env in games}
     protocols = {env: sorted({curve.protocol for curve in by_game[env]}) for env in games}
     if not mixed:
-        for env, found in protocols.items():
-            _require_one_protocol(env, found, by_game[env])
+        for env in games:
+            require_one_protocol(env, by_game[env], "; --mix-protocols shows them beside each other")
     steps = {env: common_steps(by_game[env]) for env in games}
     notes += [note for env in games for note in _note_lengths(env, by_game[env])]
     notes += _note_unfinished("Not finished", curves)
@@ -308,17 +308,6 @@ def _order(series: Series) -> tuple[Any, ...]:
     # Numbers by size; settings may also be words, or sizes of layers.
     values = [(n, (0, v, "") if isinstance(v, (int, float)) else (1, 0, repr(v))) for n, v in series.settings]
     return place, agent, len(values), values, series.protocol
-
-
-def _require_one_protocol(env: str, found: list[Protocol], curves: list[Curve]) -> None:
-    if len(found) == 1:
-        return
-    first, second = (next(curve for curve in curves if curve.protocol == one) for one in found[:2])
-    words = [f"{one.source.name} ({one.protocol.difference(found)})" for one in (first, second)]
-    raise ValueError(
-        f"runs on {env} in {first.study.name} must be of one protocol to be compared, got {' and '.join(words)}; "
-        "--mix-protocols shows them beside each other"
-    )
 
 
 def _series(curves: list[Curve], protocols: set[Protocol]) -> dict[int, Series]:

@@ -171,6 +171,8 @@ def make_plan(sweep: Sweep, out: Path, is_native: Callable[[str], bool], kept: C
     for cell in new:
         if (out / cell.folder / CONFIG).exists():
             raise ValueError(f"{out / cell.folder} is where a run of this sweep goes, and holds another; move it away")
+        if (out / cell.folder / METRICS).exists():
+            raise ValueError(f"{out / cell.folder} holds {METRICS} and no {CONFIG}, and would be lost; move it away")
     jobs = [*begun, *longer, *(_beginning(cell, out) for cell in new)]
     return Plan(jobs, done, sorted(cells, key=lambda cell: cell.folder), varied)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cramerl.study.curves import Curve, final_score, read_curves
+from cramerl.study.curves import Curve, common_steps, final_score, read_curves, require_one_protocol
 from cramerl.study.presets import applies
 from cramerl.study.sweep import read_record, survey
 from cramerl.study.sweep_plan import AXES
@@ -50,7 +50,7 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
     """The best variant of each agent in each environment: highest mean over seeds of the final score.
 
     A variant with a run that failed or diverged, or in whose last fifth no episode ended, is not chosen. All but those
-    that failed must be finished, with the same seeds.
+    that failed must be finished, with the same seeds and of one protocol; they are scored where the shortest ends.
 
     Args:
         folder: an earlier sweep.
@@ -61,16 +61,24 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
     if not (folder / "sweep.json").is_file():
         raise ValueError(f"best-of must be the folder of a sweep, {folder} has no sweep.json")
     record = read_record(folder)
-    failed = {cell["folder"] for cell in record["cells"] if "failed" in cell}
     cells = {(folder / cell.folder).resolve(): cell for cell in survey(folder)}
     if not cells:
         raise ValueError(f"best-of must be a sweep that is done, {folder} has no run yet")
+    begun = {cell.folder for cell in cells.values()}
+    failed = {cell["folder"] for cell in record["cells"] if "failed" in cell}
+    waiting = {
+        (cell["agent"], cell["env"]): folder / cell["folder"]
+        for cell in record["cells"]
+        if cell["folder"] not in begun | failed
+    }
     lost = [run for cell in cells.values() if cell.folder in failed for run in cell.config.single_runs()]
     curves = [c for c in read_curves([folder]) if c.source.resolve() in cells]
     choices = []
     for agent in agents:
         for env in envs:
             its = [c for c in curves if (c.agent, c.env) == (agent, env)]
+            if (agent, env) in waiting:
+                raise ValueError(f"{waiting[agent, env]} is not there yet: nothing can be chosen before it is")
             if not its:
                 raise ValueError(f"best-of must have {agent} on {env}, {folder} has not")
             names = _varied(its, record["axes"])
@@ -113,7 +121,10 @@ def _choose(agent: str, env: str, curves: list[Curve], names: list[str], failed:
     seeds = [sorted(curve.seed for curve in its) for its in whole.values()]
     if any(these != seeds[0] for these in seeds):
         raise ValueError(f"the variants of {agent} on {env} must have the same seeds to be compared, got {seeds}")
-    scores = {variant: sum(final_score(curve, _SHARE) for curve in its) / len(its) for variant, its in whole.items()}
+    runs = [curve for its in whole.values() for curve in its]
+    require_one_protocol(env, runs)
+    end = common_steps(runs)
+    scores = {v: sum(final_score(curve, _SHARE, end) for curve in its) / len(its) for v, its in whole.items()}
     unknown = [variant for variant, score in scores.items() if math.isnan(score)]
     if len(unknown) == len(scores):
         raise ValueError(
