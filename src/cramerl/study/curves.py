@@ -326,8 +326,9 @@ def _require_scores(prefix: str, rows: list[dict[str, Any]], folder: Path) -> No
         episodes, score = (row.get(f"{prefix}/{name}") for name in ("episodes", "episodic_return"))
         none = episodes is None or episodes == 0
         for name, value in (("episodes", episodes), ("episodic_return", score)):
-            missing = value is None or (type(value) is float and math.isnan(value))
-            fine = type(value) in (int, float) and abs(value) < _HUGE and (name != "episodes" or value >= 0)
+            least = 0.0 if name == "episodes" else -_HUGE
+            missing = value is None or (isinstance(value, float) and math.isnan(value))
+            fine = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < _HUGE
             if not fine and not (missing and none):
                 raise ValueError(
                     f"{folder / METRICS} has no number as {prefix}/{name} at step {row['step']}: {value!r}"
