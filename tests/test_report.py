@@ -24,7 +24,7 @@ from cramerl.study.report_figures import grid_edges, make_figures
 from cramerl.study.report_page import to_text
 from cramerl.study.report_scenes import LawPictures
 from cramerl.study.report_settings import settings_table
-from cramerl.study.report_tables import interval, number
+from cramerl.study.report_tables import interval, make_tables, number
 from cramerl.study.statistics import Interval, bootstrap_interval, iqm, mean_band
 from cramerl.study.summaries import Series, normalised, summarise
 
@@ -43,6 +43,12 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def tables(sections, study=0):
     return {table.name: table for table in sections[study].tables}
+
+
+def tables_of(paths, **options):
+    """The tables of a report of one study, without the figures, which take longest."""
+    (summary,) = summarise(read_curves(paths), **options)
+    return {table.name: table for table in make_tables(summary, normalised(summary)[0], 0)}
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +286,7 @@ def test_without_dqn_the_best_agent_is_the_measure(study):
 
 
 def test_comparisons_are_those_that_were_asked_for(study, tmp_path):
-    found = tables(make_report([study / "main"], tmp_path / "out"))["comparisons"].rows
+    found = tables_of([study / "main"])["comparisons"].rows
     pairs = list(dict.fromkeys(row[0] for row in found))
     words = ["u51 against s51", "c51 against dqn", "s51 against dqn", "u51 against dqn", "s51 against c51"]
     assert pairs == [*words, "u51 against c51"]
@@ -328,7 +334,7 @@ def test_rates_at_which_runs_diverged_are_shown(tmp_path):
 
 
 def test_penalties_are_put_on_one_scale(study, tmp_path):
-    found = tables(make_report([study / "lambda"], tmp_path / "out"))["penalties"].rows
+    found = tables_of([study / "lambda"])["penalties"].rows
     ours = [(row[2], row[3], row[4]) for row in found if row[0] == GAMES[0]]
     assert ours == [
         (kind, *words)
@@ -410,7 +416,7 @@ def test_variants_of_an_agent_have_names(tmp_path):
     write_run(tmp_path / "runs" / "a", "u51", lanes=2)
     write_run(tmp_path / "runs" / "b", "u51", lanes=2, n_step=3, double_q=True)
     write_run(tmp_path / "runs" / "c", "s51", lanes=2)
-    made = tables(make_report([tmp_path / "runs"], tmp_path / "out"))
+    made = tables_of([tmp_path / "runs"])
     first, second = "u51, double_q off, n_step 1", "u51, double_q on, n_step 3"
     assert [row[1] for row in made["scores"].rows] == ["s51", first, second]
     compared = [row[0] for row in made["comparisons"].rows]
@@ -422,7 +428,7 @@ def test_variants_without_a_plain_form_are_compared_with_their_nearest(tmp_path)
     for epsilon, steps in ((1e-8, 3), (1e-8, 10), (3e-4, 3), (3e-4, 10), (5e-2, 3)):
         run = tmp_path / "runs" / f"{epsilon} {steps}"
         write_run(run, "u51", lanes=2, n_step=steps, optimiser_epsilon=epsilon, mean_weight=0.1)
-    names = [row[0] for row in tables(make_report([tmp_path / "runs"], tmp_path / "out"))["comparisons"].rows]
+    names = [row[0] for row in tables_of([tmp_path / "runs"])["comparisons"].rows]
     assert [name.removeprefix("u51, mean_weight 0.1, ") for name in names] == [
         "n_step 3, optimiser_epsilon 0.0003 against optimiser_epsilon 1e-08",
         "n_step 3, optimiser_epsilon 0.05 against optimiser_epsilon 1e-08",
@@ -480,7 +486,7 @@ def test_variants_are_compared_with_their_like_and_with_the_plain_agent(tmp_path
         ("u51", {"mean_weight": 0.1, "base_law": "zero"}),
     ):
         write_run(tmp_path / "runs" / f"{agent}{len(settings)}", agent, lanes=2, **settings)
-    made = tables(make_report([tmp_path / "runs"], tmp_path / "out"))
+    made = tables_of([tmp_path / "runs"])
     ours = "u51, base_law zero, mean_weight 0.1"  # named though no other u51 is there
     assert [row[0] for row in made["comparisons"].rows] == [
         f"{ours} against s51, mean_weight 0.1",
@@ -495,7 +501,7 @@ def test_only_what_has_played_a_game_is_compared_on_it(tmp_path):
     for env, weight, steps in (*played, ("Asterix-MinAtar", 1.0, 1)):
         run = tmp_path / "runs" / f"{env}{weight}{steps}"
         write_run(run, "u51", env, lanes=2, mean_weight=weight, n_step=steps)
-    names = [row[:2] for row in tables(make_report([tmp_path / "runs"], tmp_path / "out"))["comparisons"].rows]
+    names = [row[:2] for row in tables_of([tmp_path / "runs"])["comparisons"].rows]
     assert names == [
         ["u51, mean_weight 1, n_step 1 against u51, n_step 1", "Asterix-MinAtar"],
         ["u51, mean_weight 1, n_step 3 against mean_weight 0.1, n_step 1", "Breakout-MinAtar"],
@@ -511,7 +517,7 @@ def test_agents_are_alike_in_what_only_one_of_them_varies(tmp_path):
         ("c51", 3, 10.0),
     ):
         write_run(tmp_path / "runs" / f"{agent}{steps}{high}", agent, lanes=2, n_step=steps, v_max=high)
-    names = [row[0] for row in tables(make_report([tmp_path / "runs"], tmp_path / "out"))["comparisons"].rows]
+    names = [row[0] for row in tables_of([tmp_path / "runs"])["comparisons"].rows]
     assert [name for name in names if name.startswith("u51") and "c51" in name] == [
         "u51, n_step 1, v_max 10 against c51, n_step 1",
         "u51, n_step 3, v_max 10 against c51, n_step 3",
@@ -522,7 +528,7 @@ def test_variants_of_one_protocol_are_nearer(tmp_path):
     for steps, epsilon in itertools.product((1, 3), (0.05, 0.1)):
         run = tmp_path / "runs" / f"{steps}{epsilon}"
         write_run(run, "u51", lanes=2, n_step=steps, exploration_final=epsilon)
-    made = tables(make_report([tmp_path / "runs"], tmp_path / "out", mix_protocols=True))
+    made = tables_of([tmp_path / "runs"], mix_protocols=True)
     names = [row[0] for row in made["comparisons"].rows]
     assert names == [
         "u51, n_step 1, epsilon 0.1 against epsilon 0.05",
@@ -535,7 +541,7 @@ def test_variants_of_one_protocol_are_nearer(tmp_path):
 def test_of_many_values_the_first_and_the_last_are_compared(tmp_path):
     for steps in range(1, 7):
         write_run(tmp_path / "runs" / str(steps), "u51", lanes=2, n_step=steps)
-    names = [row[0] for row in tables(make_report([tmp_path / "runs"], tmp_path / "out"))["comparisons"].rows]
+    names = [row[0] for row in tables_of([tmp_path / "runs"])["comparisons"].rows]
     last = [name for name in names if name.startswith("u51, n_step 6 ")]
     assert last == ["u51, n_step 6 against n_step 1", "u51, n_step 6 against n_step 5"]
 
@@ -543,7 +549,7 @@ def test_of_many_values_the_first_and_the_last_are_compared(tmp_path):
 def test_variants_of_a_plain_agent_are_compared_with_it_only(tmp_path):
     for weight in (0.0, 0.1, 1.0):
         write_run(tmp_path / "runs" / str(weight), "u51", lanes=2, mean_weight=weight)
-    made = tables(make_report([tmp_path / "runs"], tmp_path / "out"))
+    made = tables_of([tmp_path / "runs"])
     assert [row[0] for row in made["comparisons"].rows] == [
         "u51, mean_weight 0.1 against u51",
         "u51, mean_weight 1 against u51",
@@ -559,7 +565,7 @@ def test_steps_that_are_no_number_are_refused(tmp_path):
 def test_scores_name_the_rate_of_each(tmp_path):
     for agent, rate in (("c51", 1e-4), ("s51", 3e-5)):
         write_run(tmp_path / "runs" / agent, agent, lanes=2, learning_rate=rate)
-    scores = tables(make_report([tmp_path / "runs"], tmp_path / "out"))["scores"]
+    scores = tables_of([tmp_path / "runs"])["scores"]
     assert scores.columns[-1] == "setting"
     assert [row[-1] for row in scores.rows] == ["learning_rate 0.0001", "learning_rate 3e-05, lambda 10, after"]
 
@@ -568,12 +574,12 @@ def test_variants_are_told_apart_by_settings_and_not_by_their_words(tmp_path):
     folder = "mine, mean_weight 7"  # a name as it may be
     for agent, weights in itertools.product(("c51", "s51"), ("", folder)):
         write_run(tmp_path / "runs" / f"{agent}{len(weights)}", agent, lanes=2, initial_weights=weights)
-    made = tables(make_report([tmp_path / "runs"], tmp_path / "out"))
+    made = tables_of([tmp_path / "runs"])
     alike = f"s51, initial_weights {folder} against c51, initial_weights {folder}"
     assert alike in [row[0] for row in made["comparisons"].rows]
     for end in (1, 2):
         write_run(tmp_path / "close" / str(end), "c51", v_max=20.0 + end / 1e7)
-    made = tables(make_report([tmp_path / "close"], tmp_path / "out-close"))
+    made = tables_of([tmp_path / "close"])
     assert [row[1] for row in made["scores"].rows] == ["c51, v_max 20.0000001", "c51, v_max 20.0000002"]
 
 
@@ -670,7 +676,7 @@ def test_a_support_that_is_too_small_is_named(tmp_path):
         run = write_run(tmp_path / "runs" / agent, agent, lanes=2)
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         write_rows(run, [row | {"dist/clipped_mass": share if row["step"] > 800 else 1 - share} for row in rows])
-    note = tables(make_report([tmp_path / "runs"], tmp_path / "out"))["diagnostics"].note
+    note = tables_of([tmp_path / "runs"])["diagnostics"].note
     assert "More than 25% of the mass lay beyond the support and was put on its ends: u51 on Breakout-MinAtar. " in note
     assert "c51" not in note
 
@@ -764,7 +770,7 @@ def test_the_first_results_can_be_reported(tmp_path):
     results = Path(__file__).parents[1] / "results" / "pong-first"
     if not results.is_dir():
         pytest.skip("there are no results in this copy")
-    rows = tables(make_report([results], tmp_path / "out"))["scores"].rows
+    rows = tables_of([results])["scores"].rows
     assert [(row[1], row[2]) for row in rows] == [("c51", "-16.48"), ("u51", "8.40")]
 
 

@@ -173,7 +173,7 @@ def _settle(figure: Any) -> None:
 
     if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)  # not "none", which draws once more before each format
         for ax in figure.axes:
             ax.set_position([round(part, 6) for part in ax.get_position(original=True).bounds], which="original")
 
