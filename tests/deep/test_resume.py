@@ -250,7 +250,7 @@ class Worker:
 KILLED = -signal.SIGKILL
 
 
-@pytest.mark.parametrize("name", ["cartpole", "pong", slow("gymnasium"), slow("breakout")])
+@pytest.mark.parametrize("name", [slow("cartpole"), "pong", slow("gymnasium"), slow("breakout")])
 def test_killed_twice_and_resumed(name, whole, cache, tmp_path):
     config, run, moments = settings(name), tmp_path / "run", random.Random(name)
     reference = whole(name)
@@ -434,6 +434,7 @@ def test_a_replay_shorter_than_an_iteration_goes_back_to_its_start(tmp_path):
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_lanes_go_on_together(whole, tmp_path):
     paused = train(settings("lanes"), tmp_path / "run", pressing_ctrl_c_at(2 * ITERATION + LOG))
     assert not paused.finished
