@@ -252,6 +252,7 @@ def test_lanes_are_separate_runs():
     assert (rows["actions"][:, 0] != rows["actions"][:, 1]).any()
 
 
+@pytest.mark.slow
 def test_lanes_of_rates_and_penalties_are_separate_runs():
     rates, penalties = [1e-2, 1e-2, 3e-3, 3e-3], [0.5, 20.0, 0.5, 20.0]
     every = loop_of(seeds=[3] * 4, rates=rates, penalties=penalties, head="s51")

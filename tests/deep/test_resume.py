@@ -628,6 +628,7 @@ def test_a_pause_after_the_loss_was_lost_does_not_replace_the_good_checkpoint(tm
     assert all(np.isfinite(array).all() for array in arrays.values())
 
 
+@pytest.mark.slow
 def test_a_support_that_is_too_small_is_said_once(tmp_path):
     """Returns of CartPole are positive: none has room below -1, all have on [0, 100]."""
     for low, high, said in ((-2.0, -1.0, 1), (0.0, 100.0, 0)):
