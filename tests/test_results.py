@@ -37,20 +37,32 @@ def test_recorded_commands_make_the_cells_that_are_there(record, monkeypatch, ca
     assert {(config["agent"], config["env"]) for config in configs} <= asked
 
 
-def test_the_script_of_the_study_finds_what_is_there(tmp_path, monkeypatch, capsys):
-    (tmp_path / "results").mkdir()
-    # Its words, said in place of done by a copy of it: a process for each of them would take half a minute.
-    script = Path(shutil.copy(RESULTS / "study.sh", tmp_path / "results" / "study.sh"))
+def words_of_the_script(folder: Path, **environment: str) -> list[list[str]]:
+    """What it would do, said by a copy of it: a process for each of its sweeps would take half a minute."""
+    (folder / "results").mkdir()
+    script = Path(shutil.copy(RESULTS / "study.sh", folder / "results" / "study.sh"))
     said = script.with_name("cramerl")
     said.write_text('#!/bin/sh\necho "$@"\n')
     said.chmod(0o755)
-    env = os.environ | {"MORE": "--dry-run", "PATH": f"{script.parent}:{os.environ['PATH']}"}
-    lines = subprocess.run([script], env=env, capture_output=True, text=True, check=True).stdout.splitlines()
+    env = os.environ | environment | {"PATH": f"{script.parent}:{os.environ['PATH']}"}
+    found = subprocess.run([script], env=env, capture_output=True, text=True, check=True)
+    return [shlex.split(line) for line in found.stdout.splitlines()]
+
+
+def test_the_script_of_the_study_finds_what_is_there(tmp_path, monkeypatch, capsys):
+    sweeps = words_of_the_script(tmp_path, MORE="--dry-run")
     monkeypatch.chdir(RESULTS.parent)
-    for line in lines:
-        assert main(shlex.split(line)) == 0
+    for words in sweeps:
+        assert main(words) == 0
         assert capsys.readouterr().out.endswith(", 0 to do\n")
-    assert {line.split()[1] for line in lines} == {f"results/{record.parent.name}" for record in RECORDS}
+    assert {words[1] for words in sweeps} == {f"results/{record.parent.name}" for record in RECORDS}
+
+
+def test_more_seeds_are_for_reporting_and_not_for_choosing(tmp_path):
+    sweeps = words_of_the_script(tmp_path, SEEDS="0-99")
+    extended = {words[1] for words in sweeps if words[words.index("--seeds") + 1] == "0-99"}
+    assert extended == {f"results/{name}" for name in ("minatar", "pong-misc", "atari", "atari-longer", "atari-rates")}
+    assert all("0-99" in words for words in sweeps if words[1] in extended)
 
 
 @pytest.mark.parametrize("parts", [["rates", "nonsense"], [""], ["*"], ["rates report"], ["rates\nreport"]])
