@@ -305,6 +305,7 @@ def test_the_best_setting_is_chosen_and_said(study, tmp_path):
     assert all(row[2] == "0.0005" and row[-1] == "yes" for row in found["rates"].rows)
     assert len(found["rates"].rows) == 8
     assert found["scores"].rows[0][-1] == "learning_rate 0.0005 (best of 2)"
+    assert found["scores"].columns[-1] == "best setting"
     assert any("chosen by these very scores" in note for note in sections[0].notes)
     assert {"figures/rates.svg", "figures/curves.svg"} <= set(files(tmp_path / "out"))
     assert "dopamine/Asterix-MinAtar.json" in files(tmp_path / "out")
@@ -781,3 +782,17 @@ def test_the_current_folder_is_not_replaced(out, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(ValueError, match=r"--out must be another folder than the current one"):
         make_report([run], Path(out))
+
+
+def test_figures_are_those_that_say_something(tmp_path):
+    games = ("Asterix-MinAtar", "Breakout-MinAtar", "Seaquest-MinAtar", "SpaceInvaders-MinAtar")
+    for i, env in enumerate(games):
+        write_run(tmp_path / "four" / str(i), "c51", env)
+        write_run(tmp_path / "four" / f"dqn{i}", "dqn", env)
+    (summary,) = summarise(read_curves([tmp_path / "four"]))
+    curves, *others = make_figures(summary, normalised(summary)[0], 0)
+    assert curves.drawing.axes[0].get_subplotspec().get_geometry()[:2] == (2, 2)
+    assert [figure.name for figure in others] == ["aggregates", "profiles"]
+    one = [curve for curve in read_curves([tmp_path / "four"]) if curve.env == games[0]]
+    (summary,) = summarise(one)  # a run each: a score, and nothing to draw of it
+    assert [figure.name for figure in make_figures(summary, normalised(summary)[0], 0)] == ["curves"]
