@@ -39,9 +39,10 @@ demo: $(VENV)/.ready-all  ## see what it does, at the size of a laptop, in a few
 pictures: $(READY) demo browser  ## the pictures of README.md and docs, from what `make demo` makes
 	$(BIN)/python docs/pictures.py $(OUT)
 
-lint: $(READY)  ## formatting, lint and types
+lint: $(READY)  ## formatting, lint, import directions and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/pyright
 
 format: $(READY)  ## put the formatting right

@@ -31,9 +31,9 @@ from cramerl.deep.envs.base import EnvSpec
 from cramerl.deep.learner import Learner
 from cramerl.deep.networks import make_network
 from cramerl.deep.replay import Batch
-from cramerl.study import building
-from cramerl.study.presets import preset
-from cramerl.study.records import versions
+from cramerl.runs import build
+from cramerl.runs.folder import versions
+from cramerl.runs.presets import preset
 
 GAMES = "pong,breakout,asterix,seaquest,space_invaders"
 PONG = EnvSpec("pong", "atari", 6, (84, 84), "uint8", 4, 255.0, 4)
@@ -66,7 +66,7 @@ def microseconds(learner: Learner, data: Batch, options: dict[str, Any] | None, 
 
 def measure_learner(agent: str, network: str, seconds: float) -> dict[str, float]:
     """Ours, and the plain form of the same update."""
-    ours = building.make_learner(preset("paper", agent, "pong", network=network), PONG)
+    ours = build.make_learner(preset("paper", agent, "pong", network=network), PONG)
     plain = dataclasses.replace(
         ours,
         network=make_network(
@@ -83,7 +83,7 @@ def measure_learner(agent: str, network: str, seconds: float) -> dict[str, float
 def measure_atari(agent: str, game: str, num_envs: int, seconds: float) -> dict[str, float]:
     """From end to end, then the emulator alone with random actions."""
     config = preset("paper", agent, game, num_envs=num_envs, min_replay_steps=2_000, replay_steps=200_000)
-    loop: Any = building.make_loop(config)
+    loop: Any = build.make_loop(config)
     loop.begin_iteration(0)
     loop.advance(loop.schedule.first_learning_block + 20)
     jax.block_until_ready(loop.state)
@@ -109,7 +109,7 @@ def measure_atari(agent: str, game: str, num_envs: int, seconds: float) -> dict[
 def measure_minatar(agent: str, lanes: int, seconds: float) -> dict[str, float]:
     """Steps of all lanes together, once they learn."""
     began = time.perf_counter()
-    loop: Any = building.make_loop(preset("minatar", agent, "Breakout-MinAtar", lanes=lanes, min_replay_steps=1_600))
+    loop: Any = build.make_loop(preset("minatar", agent, "Breakout-MinAtar", lanes=lanes, min_replay_steps=1_600))
     loop.advance(loop.schedule.first_learning_block + 63)
     loop.take_totals()
     compiled, blocks, began = time.perf_counter() - began, 0, time.perf_counter()

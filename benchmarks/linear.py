@@ -139,8 +139,8 @@ def slow_chains(rng: np.random.Generator) -> None:
     line = sparse.csr_array((np.concatenate([up, 1 - up]), (np.tile(states, 2), columns)), shape=(n, n))
     for name, chain in (("grid 300 x 300", grid), ("birth-death, 1,000,000", line)):
         started = time.perf_counter()
-        law = stationary_distribution(chain)
-        seconds, change = time.perf_counter() - started, float(np.abs(chain.T @ law - law).sum())
+        distribution = stationary_distribution(chain)
+        seconds, change = time.perf_counter() - started, float(np.abs(chain.T @ distribution - distribution).sum())
         print(f"stationary distribution, {name}: {seconds:.1f} s, one step changes {change:.1e}", flush=True)
 
 

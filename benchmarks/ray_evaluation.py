@@ -161,8 +161,8 @@ def one_product(num_features: int) -> Totals:
     weights, support = np.zeros((num_features, SUPPORT.num_atoms)), SUPPORT
 
     def function(part: Any) -> list[Any]:
-        laws = np.where(part.ended[:, None], 0.0, part.next_features @ weights)
-        return [part.features.T @ backup(support, part.rewards, part.discounts(0.99), laws)]
+        distributions = np.where(part.ended[:, None], 0.0, part.next_features @ weights)
+        return [part.features.T @ backup(support, part.rewards, part.discounts(0.99), distributions)]
 
     return Totals(function, (np.add,), few_rows(8 * max(num_features, support.num_atoms)))
 

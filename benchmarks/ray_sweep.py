@@ -37,7 +37,7 @@ cluster.shutdown()
 def sweep(out: Path, words: list[str]) -> float:
     """Seconds of the command."""
     start = time.perf_counter()
-    command = [sys.executable, "-m", "cramerl.cli", "sweep", str(out), *SETTINGS, *words]
+    command = [sys.executable, "-m", "cramerl", "sweep", str(out), *SETTINGS, *words]
     subprocess.run(command, check=True, capture_output=True)
     return time.perf_counter() - start
 

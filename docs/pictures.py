@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from chromium import CHROMIUM, DRIVER, open_chromium, problems  # noqa: E402 - after the path
 from PIL import Image  # noqa: E402
 
-from cramerl.cli import main  # noqa: E402
+from cramerl.cli.main import main  # noqa: E402
 
 MOST_BYTES = 300_000
 
@@ -56,14 +56,14 @@ def make_pong(trained: Path, out: Path) -> None:
     """The page of an agent that plays Pong, into ``out``."""
     with tempfile.TemporaryDirectory() as folder, open_chromium(Path(folder) / "profile") as browser:
         page = Path(folder) / "pong.html"
-        run("watch", trained, "--find", "double-negative", "--out", page)
+        run("watch", trained, "--highlight", "double-negative", "--out", page)
         photograph(browser, page, out / "watch-pong.png", height=1000)
 
 
 def make_asterix(trained: Path, out: Path) -> None:
     """One moment of an agent that plays Asterix, into ``out``."""
     figure = out / "watch-asterix.png"
-    run("watch", trained, "--find", "double-negative", "--picture", "found", "--picture-out", figure)
+    run("watch", trained, "--highlight", "double-negative", "--picture", "found", "--picture-out", figure)
     shrink(figure)
 
 
@@ -79,13 +79,15 @@ def make(demo: Path, out: Path) -> None:
     for name in ("demo.png", "evaluation.png"):
         shutil.copy(demo / name, out / name)
         shrink(out / name)
-    found = ["--seed", 1, "--find", "compensation"]
+    found = ["--seed", 1, "--highlight", "compensation"]
     figure = out / "watch-figure.png"
     run("watch", *pair, *found, "--picture", "found", "--picture-out", figure, "--out", demo / "watch.html")
     shrink(figure)
     with tempfile.TemporaryDirectory() as profile, open_chromium(Path(profile)) as browser:
         photograph(browser, demo / "watch.html", out / "watch.png", height=980)
-        photograph(browser, demo / "report" / "report.html", out / "report.png", height=800, at="#study-0-laws")
+        photograph(
+            browser, demo / "report" / "report.html", out / "report.png", height=800, at="#study-0-distributions"
+        )
 
 
 if __name__ == "__main__":

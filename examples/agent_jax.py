@@ -22,10 +22,12 @@ def network(weights, states):
 def loss(weights, target_weights, states, actions, rewards, discounts, next_states):
     """Mean Cramér loss of a batch of transitions; a discount of 0 says that the episode ended."""
     rows = jnp.arange(len(states))
-    laws = network(target_weights, next_states)
-    laws = laws + (1 - total_mass(support, laws))[..., None] / support.num_atoms  # mass one, whatever the network says
-    best = mean(support, laws).argmax(-1)
-    target = jax.lax.stop_gradient(backup(support, rewards, discounts, laws[rows, best]))
+    distributions = network(target_weights, next_states)
+    distributions = (
+        distributions + (1 - total_mass(support, distributions))[..., None] / support.num_atoms
+    )  # mass one, whatever the network says
+    best = mean(support, distributions).argmax(-1)
+    target = jax.lax.stop_gradient(backup(support, rewards, discounts, distributions[rows, best]))
     prediction = network(weights, states)[rows, actions]
     return cramer_loss(support, target, prediction, mass_penalty=1.0).mean()
 

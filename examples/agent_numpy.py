@@ -1,4 +1,4 @@
-"""NumPy: an agent without automatic differentiation learns when to stop, and the law of what it will be paid.
+"""NumPy: an agent without automatic differentiation learns when to stop, and the distribution of what it will be paid.
 
 In the coordinates of `unit_mass_basis` (those of U51) half the squared Cramér distance has the gradient of a plain
 squared error: outputs less target. So a step of learning is an average.
@@ -26,14 +26,14 @@ outputs = np.zeros((3, 2, support.num_atoms - 1))  # one row for each state and 
 states, actions = (grid.ravel() for grid in np.meshgrid(np.arange(3), np.arange(2)))
 for step in range(4000):
     rewards, next_states, goes_on = play(rng, states, actions)
-    laws = basis.masses(outputs[next_states])  # (6, actions, atoms), of mass one by construction
-    best = mean(support, laws).argmax(axis=-1)
-    target = backup(support, rewards, 1.0 * goes_on, laws[np.arange(6), best])
+    distributions = basis.masses(outputs[next_states])  # (6, actions, atoms), of mass one by construction
+    best = mean(support, distributions).argmax(axis=-1)
+    target = backup(support, rewards, 1.0 * goes_on, distributions[np.arange(6), best])
     rate = max(0.5 / (1 + 0.01 * step), 0.002)
     outputs[states, actions] -= rate * (outputs[states, actions] - basis.outputs(target))
 
-laws = basis.masses(outputs)
-for state, (stop, roll) in enumerate(laws):
+distributions = basis.masses(outputs)
+for state, (stop, roll) in enumerate(distributions):
     print(
         f"state {state}: stop is worth {mean(support, stop):.2f}, roll {mean(support, roll):.2f}; "
         f"a roll pays 3 with probability {roll[8]:.2f}, 0 with {roll[2]:.2f}"

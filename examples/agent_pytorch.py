@@ -29,10 +29,12 @@ def loss(network, target_network, states, actions, rewards, discounts, next_stat
     """Mean Cramér loss of a batch of transitions; a discount of 0 says that the episode ended."""
     rows = torch.arange(len(states))
     with torch.no_grad():
-        laws = target_network(next_states)
-        laws += (1 - total_mass(support, laws))[..., None] / support.num_atoms  # mass one, whatever the network says
-        best = mean(support, laws).argmax(-1)
-        target = backup(support, rewards, discounts, laws[rows, best])
+        distributions = target_network(next_states)
+        distributions += (1 - total_mass(support, distributions))[
+            ..., None
+        ] / support.num_atoms  # mass one, whatever the network says
+        best = mean(support, distributions).argmax(-1)
+        target = backup(support, rewards, discounts, distributions[rows, best])
     prediction = network(states)[rows, actions]
     return cramer_loss(support, target, prediction, mass_penalty=1.0).mean()
 

@@ -1,4 +1,4 @@
-"""Ten lines of PyTorch: a network learns the law of the reward, N(x, 0.5), in each state x, with the Cramér loss."""
+"""Ten lines of PyTorch: learn the distribution of the reward, N(x, 0.5), in each state x, with the Cramér loss."""
 
 import torch
 

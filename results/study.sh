@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 [ -d .venv/bin ] && PATH=$PWD/.venv/bin:$PATH
 FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
 AGENTS=dqn,c51,s51,u51,qr
-plain="--base-law uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
+plain="--base-distribution uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
 limits="--minutes ${MINUTES:-100000} ${MORE:-}"
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} $limits"
 # Some runs at once, so that one is made while others learn; one iteration, for environments begin anew with each, and 128 of
@@ -51,18 +51,18 @@ penalties) # the paper's sweep of lambda, in both conventions and both normalisa
         --learning-rate 1e-4 --steps 1e6 $common ;;
 variants) # how far U51 can be taken
     cramerl sweep results/minatar-u51 --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
-        --seeds 3000-3002 --learning-rates 1e-4,3e-4 --base-law uniform,zero --mean-weight 0,0.1,1 --steps 1e6 $common ;;
+        --seeds 3000-3002 --learning-rates 1e-4,3e-4 --base-distribution uniform,zero --mean-weight 0,0.1,1 --steps 1e6 $common ;;
 means) # either Cramér agent with a weight on the mean: rates as for the others, then reported beside them
-    cramerl sweep results/minatar-means --agents s51,u51 --envs $FOUR --seeds 4000-4002 --base-law zero --mean-weight 0.1 \
+    cramerl sweep results/minatar-means --agents s51,u51 --envs $FOUR --seeds 4000-4002 --base-distribution zero --mean-weight 0.1 \
         --learning-rates 3e-5,1e-4,3e-4,1e-3 --steps 1e6 $common
     # S51 is at its best at the lower edge in three games
     cramerl sweep results/minatar-means --agents s51 --envs Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar \
         --seeds 4000-4002 --mean-weight 0.1 --learning-rates 1e-5,3e-5 --steps 1e6 $common
-    cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds "${SEEDS:-0-11}" --base-law zero \
+    cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds "${SEEDS:-0-11}" --base-distribution zero \
         --mean-weight 0.1 --best-of results/minatar-means --beside --steps 2e6 $common ;;
 settings) # what else U51 gains from: a wider support (of atoms twice as far apart) and several steps at
     # once, then Adam's epsilon
-    tried="cramerl sweep results/minatar-settings --agents u51 --envs $FOUR --seeds 5000-5002 --base-law zero --mean-weight 0.1"
+    tried="cramerl sweep results/minatar-settings --agents u51 --envs $FOUR --seeds 5000-5002 --base-distribution zero --mean-weight 0.1"
     $tried --learning-rate 1e-4 --n-step 1,3 --v-max 10,30 --steps 1e6 $common
     $tried --learning-rate 1e-4 --optimiser-epsilon 1e-8,3.125e-4 --beside --steps 1e6 $common ;;
 steps) # whether other agents gain and lose as much from several steps at once, each as the preset has it
@@ -76,7 +76,7 @@ pong) # gymnax's game, as rates, means and report, after what a support that is 
     cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain --v-min -10 --v-max 10 --network auto $pong
     cramerl sweep results/pong-misc-support --agents c51,s51,u51 --envs Pong-misc --seeds 5000-5002 --v-max 10,100 \
         $plain --steps 2e5 $common --log-steps 10000
-    weighted="--base-law zero --mean-weight 0.1"
+    weighted="--base-distribution zero --mean-weight 0.1"
     cramerl sweep results/pong-misc-rates --agents $AGENTS $plain $pong
     cramerl sweep results/pong-misc-means --agents s51,u51 $weighted $pong
     # S51 and U51 are at their best at the lower edge, S51 at the next one too

@@ -19,8 +19,8 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 from lenient import lenient
 
-from cramerl import cli
 from cramerl._arrays import host_values
+from cramerl.cli.main import main as cli
 
 mpl.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -103,7 +103,7 @@ def sweep_command() -> Iterator[Callable[..., int]]:
     """`cramerl sweep` in this process, with real children."""
     before = getattr(jax.config, "jax_platforms"), signal.getsignal(signal.SIGTERM)  # noqa: B009 - pyright knows it not
     with lenient():
-        yield lambda *words: cli.main(["sweep", *map(str, words)])
+        yield lambda *words: cli(["sweep", *map(str, words)])
     jax.config.update("jax_platforms", before[0])
     signal.signal(signal.SIGTERM, before[1])
 

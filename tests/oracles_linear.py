@@ -20,6 +20,6 @@ def dense_outcomes(process: MarkovRewardProcess) -> list[tuple[float, float, np.
     for reward, discount in sorted(set(zip(b.rewards.tolist(), b.discounts.tolist(), strict=True))):
         matrix = np.zeros((process.num_states, process.num_states))
         for n in np.flatnonzero((b.rewards == reward) & (b.discounts == discount)):
-            matrix[b.states[n]] += b.next_law[[n]].toarray()[0]
+            matrix[b.states[n]] += b.next_distribution[[n]].toarray()[0]
         out.append((reward, discount, matrix))
     return out

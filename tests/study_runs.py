@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cramerl.study.presets import preset
+from cramerl.runs.presets import preset
 
 
 def write_run(
@@ -23,7 +23,7 @@ def write_run(
     **settings: Any,
 ) -> Path:
     """A run, or the lanes of one, whose returns rise to about ``level``; every row has two episodes; u51 is plain."""
-    plain = {"base_law": "uniform", "mean_weight": 0.0} if agent == "u51" else {}
+    plain = {"base_distribution": "uniform", "mean_weight": 0.0} if agent == "u51" else {}
     config = preset(None, agent, env, **{"steps": steps, "min_replay_steps": 1, **plain, **settings})
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config.to_json()))

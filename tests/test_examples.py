@@ -18,7 +18,7 @@ def run(*command: str) -> str:
 
 
 @needs_torch
-def test_pytorch_example_learns_the_law_of_the_reward():
+def test_pytorch_example_learns_the_distribution_of_the_reward():
     rows = re.findall(
         r"state (\S+): mean (\S+), standard deviation (\S+), total mass (\S+)", run("examples/pytorch_cramer_loss.py")
     )

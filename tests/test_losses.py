@@ -121,8 +121,8 @@ def test_hl_gauss_against_scipy(name, rng):
     edges = np.concatenate([[z[0] - (z[1] - z[0]) / 2], (z[1:] + z[:-1]) / 2, [z[-1] + (z[-1] - z[-2]) / 2]])
     probs = hl_gauss_targets(support, values, sigma)
     for row, value in zip(probs, values, strict=True):
-        law = stats.truncnorm((edges[0] - value) / sigma, (edges[-1] - value) / sigma, value, sigma)
-        np.testing.assert_allclose(row, np.diff(law.cdf(edges)), atol=1e-10)
+        distribution = stats.truncnorm((edges[0] - value) / sigma, (edges[-1] - value) / sigma, value, sigma)
+        np.testing.assert_allclose(row, np.diff(distribution.cdf(edges)), atol=1e-10)
 
 
 def test_hl_gauss_in_high_precision():

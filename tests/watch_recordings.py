@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cramerl.study.watch.recording import Recording, View, make_view
-from cramerl.study.watch.tape import Tape
+from cramerl.watch.recording import Recording, View, make_view
+from cramerl.watch.tape import Tape
 
 ATOMS = np.linspace(-10, 10, 11)
 
@@ -13,7 +13,7 @@ ATOMS = np.linspace(-10, 10, 11)
 def make_recording(
     steps: int = 40, views: tuple[str, ...] = ("s51", "c51"), *, seed: int = 0, actions: int = 3
 ) -> Recording:
-    """Random laws of some actions and a dot that wanders; step 17 has a double negative that none other has."""
+    """Random distributions of some actions and a wandering dot; only step 17 has a double negative."""
     rng = np.random.default_rng(seed)
     action = rng.integers(0, actions, steps).astype(np.int32)
     tape = Tape((6, 8))
@@ -46,12 +46,12 @@ def _view(name: str, rng: np.random.Generator, actions: int, action: np.ndarray)
     if name in ("qr", "dqn"):
         places = np.sort(rng.normal(size=(steps, actions, 1 if name == "dqn" else 5)), axis=-1)
         return make_view(name, name, None, places, places.mean(axis=-1), action)
-    laws = rng.dirichlet(np.ones(11), size=(steps, actions))
+    distributions = rng.dirichlet(np.ones(11), size=(steps, actions))
     if name == "s51":
-        laws[:, :, -1] -= 0.3  # negative mass on a positive return
-        laws[:, :, 5] += 0.3
+        distributions[:, :, -1] -= 0.3  # negative mass on a positive return
+        distributions[:, :, 5] += 0.3
         if steps > 17:
-            laws[17, action[17], 1] -= 0.6
-            laws[17, action[17], 8] += 0.6
-    view = make_view(name, name, ATOMS, laws, laws @ ATOMS, action)
+            distributions[17, action[17], 1] -= 0.6
+            distributions[17, action[17], 8] += 0.6
+    view = make_view(name, name, ATOMS, distributions, distributions @ ATOMS, action)
     return view._replace(clipped=np.linspace(0, 0.1, steps, dtype=np.float32))

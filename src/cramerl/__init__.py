@@ -7,6 +7,7 @@ Functions take NumPy, JAX or PyTorch arrays, act on the last axis and broadcast 
 import importlib
 import typing
 
+from cramerl._version import __version__ as __version__
 from cramerl.cramer import (
     UnitMassBasis,
     condition_number,
@@ -41,12 +42,10 @@ from cramerl.projections import backup, backup_matrix, project, project_affine
 from cramerl.supports import Support
 
 if typing.TYPE_CHECKING:
-    from cramerl.study.agents import export_agent, load_agent
-    from cramerl.study.config import TrainConfig
-    from cramerl.study.presets import preset
-    from cramerl.study.training import resume, train
-
-__version__ = "0.1.0"
+    from cramerl.runs.agents import export_agent, load_agent
+    from cramerl.runs.config import TrainConfig
+    from cramerl.runs.presets import preset
+    from cramerl.runs.training import resume, train
 
 __all__ = [
     "Support",
@@ -87,12 +86,12 @@ __all__ = [
 ]
 
 _LOADED_WHEN_USED = {
-    "TrainConfig": "cramerl.study.config",
-    "export_agent": "cramerl.study.agents",
-    "load_agent": "cramerl.study.agents",
-    "preset": "cramerl.study.presets",
-    "resume": "cramerl.study.training",
-    "train": "cramerl.study.training",
+    "TrainConfig": "cramerl.runs.config",
+    "export_agent": "cramerl.runs.agents",
+    "load_agent": "cramerl.runs.agents",
+    "preset": "cramerl.runs.presets",
+    "resume": "cramerl.runs.training",
+    "train": "cramerl.runs.training",
 }
 
 

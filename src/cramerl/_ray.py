@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import signal
@@ -11,6 +10,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from cramerl._extras import load_library
 
 # Seconds in which a cluster that is there answers.
 _PATIENCE = 10
@@ -69,10 +70,7 @@ def load_ray() -> Any:
     """The module ``ray``, told to send no statistics; ValueError with what to install where it is missing."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what it warns of is its own future default
-    try:
-        return importlib.import_module("ray")
-    except ImportError:
-        raise ValueError("Ray is not installed; install cramerl with its extra: pip install 'cramerl[ray]'") from None
+    return load_library("ray")
 
 
 def _require_listener(address: str) -> None:

@@ -133,10 +133,10 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
 
 
 def hl_gauss_targets(support: Support, values: Array, sigma: Any) -> Array:
-    r"""Histogram targets for a scalar: a normal law around each value, cut to the support and binned.
+    r"""Histogram targets for a scalar: a normal distribution around each value, cut to the support and binned.
 
     Atom i stands for the bin between the midpoints to its neighbours; the end bins reach half a spacing further
-    out. The law is normalised over the bins, in log space, so that a value far outside gives the end atom.
+    out. The distribution is normalised over the bins, in log space, so that a value far outside gives the end atom.
 
     Args:
         support: K atoms, the centres of the bins.

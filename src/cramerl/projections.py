@@ -68,7 +68,7 @@ def project(support: Support, atoms: Array, masses: Array) -> Array:
 
 
 def backup(support: Support, rewards: Array, discounts: Array, masses: Array) -> Array:
-    r"""Projected law of :math:`r + \gamma Z`, where Z has the given masses on the support.
+    r"""Projected distribution of :math:`r + \gamma Z`, where Z has the given masses on the support.
 
     Args:
         support: K atoms.

@@ -16,10 +16,10 @@ from cramerl.deep import replay as replays
 from cramerl.deep.agent import play_episodes
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.envs.base import EnvSpec, FrameStack, Step
-from cramerl.study import building
-from cramerl.study.agents import load_config
-from cramerl.study.config import AGENTS, TrainConfig
-from cramerl.study.presets import preset
+from cramerl.runs import build
+from cramerl.runs.config import AGENTS, TrainConfig
+from cramerl.runs.folder import load_config
+from cramerl.runs.presets import preset
 
 SPEC = EnvSpec("Toy", "gymnasium", 3, (4,), "float32")
 TINY = {"steps": 240, "iteration_steps": 240, "log_steps": 80, "min_replay_steps": 80, "num_atoms": 5, "batch_size": 4}
@@ -52,8 +52,8 @@ def exported(run, tmp_path_factory):
 
 def small_agent(name="s51", spec=SPEC, **changes):
     config = TrainConfig(agent=name, num_atoms=5, hidden_units=(6,), network="mlp", **changes)
-    params = building.make_learner(config, spec).network.init(jax.random.key(1))
-    return building.make_agent(config, spec, params)
+    params = build.make_learner(config, spec).network.init(jax.random.key(1))
+    return build.make_agent(config, spec, params)
 
 
 def arrays_of(tree):
@@ -71,7 +71,11 @@ def assert_same_weights(a, b):
 def test_what_an_agent_thinks(name, rng):
     agent = small_agent(name)
     observations = rng.normal(size=(7, 4)).astype(np.float32)
-    outputs, values, (atoms, masses) = agent.outputs(observations), agent.values(observations), agent.laws(observations)
+    outputs, values, (atoms, masses) = (
+        agent.outputs(observations),
+        agent.values(observations),
+        agent.distributions(observations),
+    )
     actions = agent.act(observations)
     size = {"dqn": 1, "u51": 4}.get(name, 5)
     assert outputs.shape == (7, 3, size)
@@ -80,7 +84,7 @@ def test_what_an_agent_thinks(name, rng):
     assert (actions.shape, actions.dtype) == ((7,), np.int32)
     np.testing.assert_array_equal(actions, values.argmax(axis=-1))
     missing = 1 - masses.sum(axis=-1, keepdims=True)
-    if name != "s51":  # the paper's masses have any total; values are those of the law put right
+    if name != "s51":  # the paper's masses have any total; values are those of the distribution put right
         np.testing.assert_allclose(missing, 0, atol=1e-5)
     np.testing.assert_allclose(values, ((masses + missing / masses.shape[-1]) * atoms).sum(-1), rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(outputs, agent.outputs(observations.tolist()))
@@ -149,7 +153,7 @@ def test_epsilon_is_the_share_of_random_actions():
 
 def test_the_seed_decides_everything_and_a_watcher_sees_it():
     with lenient():
-        envs = building.make_envs(TrainConfig(env="CartPole-v1", max_episode_steps=25), 3)
+        envs = build.make_envs(TrainConfig(env="CartPole-v1", max_episode_steps=25), 3)
         agent = small_agent(spec=envs.spec)
 
         def watched(seed):
@@ -211,7 +215,7 @@ def test_a_run_and_its_export_are_one_agent(run, exported, rng):
         first.params, {"outputs": {"weights": saved.arrays["[0].learner.params['outputs']['weights']"]}}
     )
     observations = rng.normal(size=(5, 4)).astype(np.float32)
-    for ours, theirs in zip(first.laws(observations), second.laws(observations), strict=True):
+    for ours, theirs in zip(first.distributions(observations), second.distributions(observations), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert load_config(run) == load_config(exported) == settings()
     cramerl.export_agent(exported, exported.parent / "again")

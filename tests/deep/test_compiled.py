@@ -19,7 +19,7 @@ def functions(head, rewards, discounts):
         return head.loss(outputs, jax.lax.stop_gradient(target))
 
     return {
-        "law": lambda outputs: head.law(outputs)[1],
+        "distribution": lambda outputs: head.distribution(outputs)[1],
         "target": lambda outputs: head.target(rewards, discounts, outputs),
         "gradient": jax.grad(lambda outputs: jnp.sum(loss(outputs))),
     }
@@ -33,7 +33,7 @@ def test_a_compiled_head_computes_the_same(agent, shape):
     outputs = jnp.asarray(rng.normal(size=(*shape, head.num_outputs)), jnp.float32)
     rewards, discounts = (jnp.asarray(rng.random(shape), jnp.float32) for _ in range(2))
     for name, function in functions(head, rewards, discounts).items():
-        if agent == "dqn" and name == "law":
+        if agent == "dqn" and name == "distribution":
             continue
         with jax.disable_jit():
             expected = np.asarray(function(outputs))

@@ -96,8 +96,8 @@ def loop_backup(z, reward, discount, masses):
 def loop_histogram(z, value):
     """Normal probabilities of the bins around the atoms, of those of all bins; sigma is 3/4 of a bin."""
     width = (z[-1] - z[0]) / (len(z) - 1)
-    law = stats.norm(value, 0.75 * width)
-    bins = np.array([law.cdf(atom + width / 2) - law.cdf(atom - width / 2) for atom in z])
+    distribution = stats.norm(value, 0.75 * width)
+    bins = np.array([distribution.cdf(atom + width / 2) - distribution.cdf(atom - width / 2) for atom in z])
     return bins / bins.sum()
 
 
@@ -111,7 +111,7 @@ def loop_cosines(k, outputs):
     return masses
 
 
-def twin_law(head, outputs):
+def twin_distribution(head, outputs):
     """Atoms and masses of one example, of total one."""
     name, n = name_of(head), len(outputs)
     if head.support is None:
@@ -124,7 +124,7 @@ def twin_law(head, outputs):
 
 def twin_target(head, reward, discount, outputs):
     """One example's target; for u51 its masses."""
-    name, (z, masses) = name_of(head), twin_law(head, outputs)
+    name, (z, masses) = name_of(head), twin_distribution(head, outputs)
     if name == "dqn":
         return reward + discount * outputs[0]
     if name == "qr":
@@ -172,8 +172,8 @@ def test_shapes_and_float32(case, leading, rng):
 
     def all_of_it(rewards, discounts, outputs):
         target = head.target(rewards, discounts, outputs)
-        law = head.law(outputs)
-        return *law, head.values(outputs), head.loss(outputs, target), jax.grad(total)(outputs, target), target
+        distribution = head.distribution(outputs)
+        return *distribution, head.values(outputs), head.loss(outputs, target), jax.grad(total)(outputs, target), target
 
     def total(outputs, target):
         return jnp.sum(head.loss(outputs, target))
@@ -196,7 +196,7 @@ def test_jit_no_jit_and_vmap_agree(case, rng):
 
     def everything(rewards, discounts, outputs):
         target = head.target(rewards, discounts, outputs)
-        return target, head.loss(outputs, target), head.values(outputs), *head.law(outputs)
+        return target, head.loss(outputs, target), head.values(outputs), *head.distribution(outputs)
 
     together, mapped = jax.jit(lambda *xs: (everything(*xs), jax.vmap(everything)(*xs)))(*batch)
     results = everything(*batch), together, mapped
@@ -237,7 +237,7 @@ def compiled(case):
 
     def before(rewards, discounts, outputs):
         clipped = () if head.support is None else clipped_mass(head, rewards, discounts, outputs)
-        return head.target(rewards, discounts, outputs), head.law(outputs), head.values(outputs), clipped
+        return head.target(rewards, discounts, outputs), head.distribution(outputs), head.values(outputs), clipped
 
     def total(outputs, targets):
         losses = head.loss(outputs, targets)
@@ -256,19 +256,19 @@ def gradients_and_losses(case, outputs, targets):
 
 
 @every_head
-def test_law_and_values(case, rng, x64):
+def test_distribution_and_values(case, rng, x64):
     head = CASES[case]
     batch = transitions(head, rng, ROWS)
     _, (atoms, masses), values, _ = backed_up(case, *batch)
     for i, outputs in enumerate(np.asarray(batch[2])):
-        z, unit = twin_law(head, outputs)
+        z, unit = twin_distribution(head, outputs)
         np.testing.assert_allclose(atoms[i], z, rtol=1e-12)
         np.testing.assert_allclose(masses[i], outputs if "s51" in case else unit, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(values[i], sum(z * unit), rtol=1e-9, atol=1e-12)
 
 
 @every_head
-def test_values_are_the_mean_of_a_law_of_mass_one(case, rng, x64):
+def test_values_are_the_mean_of_a_distribution_of_mass_one(case, rng, x64):
     rewards, discounts, outputs = transitions(CASES[case], rng, ROWS)
     if "s51" in case:
         outputs = jnp.asarray([put_right(row) for row in np.asarray(outputs)])
@@ -374,27 +374,27 @@ def adam(head, outputs, targets, num_steps=1000):
 def test_learns_the_mean_and_unit_mass(case):
     head, outputs = learned(case)
     np.testing.assert_allclose(head.values(outputs), [2.0, 1.3, 0.5], atol=5e-3)
-    np.testing.assert_allclose(head.law(outputs)[1].sum(axis=-1), 1, atol=1e-4)
+    np.testing.assert_allclose(head.distribution(outputs)[1].sum(axis=-1), 1, atol=1e-4)
 
 
 @every_variant
-def test_learns_the_law_of_a_final_reward(case):
+def test_learns_the_distribution_of_a_final_reward(case):
     head, outputs = learned(case)
-    atoms, masses = map(np.asarray, head.law(outputs))
+    atoms, masses = map(np.asarray, head.distribution(outputs))
     for i, reward in enumerate((2.0, 1.3)):
         expected = twin_target(head, reward, 0.0, np.full(head.num_outputs, 1 / head.num_outputs))
         np.testing.assert_allclose(atoms[i] if head.support is None else masses[i], expected, atol=5e-3)
 
 
 @pytest.mark.parametrize("case", ["c51", *S51_VARIANTS, "u51"])
-def test_learns_the_law_of_a_coin(case):
+def test_learns_the_distribution_of_a_coin(case):
     head, outputs = learned(case)
-    np.testing.assert_allclose(np.asarray(head.law(outputs)[1])[2], [0, 0, 0, 0.5, 0.5] + [0] * 7, atol=2e-3)
+    np.testing.assert_allclose(np.asarray(head.distribution(outputs)[1])[2], [0, 0, 0, 0.5, 0.5] + [0] * 7, atol=2e-3)
 
 
-def test_hl_gauss_learns_no_law_of_a_coin():
+def test_hl_gauss_learns_no_distribution_of_a_coin():
     head, outputs = learned("hl_gauss")
-    assert np.abs(np.asarray(head.law(outputs)[1])[2, 3:5] - 0.5).min() > 0.1
+    assert np.abs(np.asarray(head.distribution(outputs)[1])[2, 3:5] - 0.5).min() > 0.1
 
 
 @pytest.mark.parametrize(("threshold", "quantiles"), [(0.001, np.arange(12) >= 6), (1.0, (np.arange(12) + 0.5) / 12)])
@@ -428,11 +428,11 @@ def test_loss_does_not_see_the_spacing(name, rng, x64):
     narrow, wide = make_head(name, num_atoms=11, v_min=0.0, v_max=1e-3), make_head(name, **SKEWED)
     outputs, target = arrays(*rng.normal(size=(2, wide.num_outputs)))
     assert jax.jit(narrow.loss)(outputs, target) == jax.jit(wide.loss)(outputs, target) > 0.1
-    np.testing.assert_array_equal(narrow.law(outputs)[1], wide.law(outputs)[1])
+    np.testing.assert_array_equal(narrow.distribution(outputs)[1], wide.distribution(outputs)[1])
 
 
 @pytest.mark.parametrize("case", ["u51", "u51-51"])
-def test_u51_loss_is_the_distance_of_laws_of_unit_mass(case, rng, x64):
+def test_u51_loss_is_the_distance_of_distributions_of_unit_mass(case, rng, x64):
     batch = transitions(CASES[case], rng, ROWS)
     targets, (_, p), *_ = backed_up(case, *batch)
     _, (_, q), *_ = backed_up(case, *batch[:2], targets)
@@ -527,7 +527,7 @@ def test_make_head_uses_its_options_and_leaves_the_others(name):
 
 
 def test_sigma_is_in_spacings(x64):
-    """The variance of the histogram is that of the normal law and of a bin."""
+    """The variance of the histogram is that of the normal distribution and of a bin."""
     wide = make_head("hl_gauss", num_atoms=41, v_min=0.0, v_max=80.0, sigma_spacings=2.0)
     probs = np.asarray(jax.jit(wide.target)(*arrays(40.0, 0.0, np.zeros(41))))
     variance = probs @ (wide.support.atoms - 40) ** 2
@@ -548,14 +548,14 @@ def test_a_head_is_short(name):
     assert len(inspect.getsource(HEADS[name]).splitlines()) < 60
 
 
-def test_u51_base_law_is_where_learning_starts_and_nothing_else(rng, x64):
-    uniform, zero = make_head("u51"), make_head("u51", base_law="zero")
+def test_u51_base_distribution_is_where_learning_starts_and_nothing_else(rng, x64):
+    uniform, zero = make_head("u51"), make_head("u51", base_distribution="zero")
     none = np.zeros(50)
-    np.testing.assert_allclose(uniform.law(none)[1], np.full(51, 1 / 51))
-    np.testing.assert_allclose(zero.law(none)[1], np.eye(51)[25], atol=1e-12)
+    np.testing.assert_allclose(uniform.distribution(none)[1], np.full(51, 1 / 51))
+    np.testing.assert_allclose(zero.distribution(none)[1], np.eye(51)[25], atol=1e-12)
     outputs, rewards, discounts = rng.normal(size=(4, 50)), rng.normal(size=4), np.full(4, 0.9)
     shift = np.linalg.lstsq(unit_mass_basis(Support(np.arange(51.0))).basis, np.eye(51)[25] - 1 / 51, rcond=None)[0]
-    np.testing.assert_allclose(zero.law(outputs)[1], uniform.law(outputs + shift)[1], atol=1e-12)
+    np.testing.assert_allclose(zero.distribution(outputs)[1], uniform.distribution(outputs + shift)[1], atol=1e-12)
     np.testing.assert_allclose(zero.values(outputs), uniform.values(outputs + shift), atol=1e-10)
     targets = [head.target(rewards, discounts, o) for head, o in ((zero, outputs), (uniform, outputs + shift))]
     np.testing.assert_allclose(targets[0], np.asarray(targets[1]) - shift, atol=1e-10)
@@ -569,6 +569,6 @@ def test_mean_weight_is_on_the_mean_in_spacings(name, rng, x64):
     np.testing.assert_allclose(weighted.loss(outputs, target), plain.loss(outputs, target) + 0.5 * error**2)
 
 
-def test_u51_has_two_base_laws():
-    with pytest.raises(ValueError, match="base_law must be one of 'uniform', 'zero', got 'none'"):
-        make_head("u51", base_law="none")
+def test_u51_has_two_base_distributions():
+    with pytest.raises(ValueError, match="base_distribution must be one of 'uniform', 'zero', got 'none'"):
+        make_head("u51", base_distribution="none")

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from cramerl.deep.envs.atari import AtariEnvs, game_name
 from cramerl.deep.envs.base import Step
-from cramerl.deep.envs.gym import GymnasiumEnvs
+from cramerl.deep.envs.gymnasium import GymnasiumEnvs
 
 TOY = "cramerl-tests/Toy-v0"
 

@@ -13,8 +13,8 @@ from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.envs.atari import AtariEnvs
 from cramerl.deep.host_loop import HostLoop
 from cramerl.deep.schedule import Schedule
-from cramerl.study import building
-from cramerl.study.presets import preset
+from cramerl.runs import build
+from cramerl.runs.presets import preset
 
 pytestmark = pytest.mark.usefixtures("cache", "whole_process_lenient")
 CONFIG = preset("smoke", "s51", "pong", network="mlp", hidden_units=(4,), num_atoms=5, num_envs=4, batch_size=4)
@@ -38,7 +38,7 @@ def fixture_whole_process_lenient() -> Any:
 def make(groups: int, *, thread: bool, on_host: bool = False) -> HostLoop:
     size = 4 // groups
     envs = [AtariEnvs("pong", size, sticky=0.25, noop_max=5, skip=i * size) for i in range(groups)]
-    learner = building.make_learner(CONFIG, envs[0].spec)
+    learner = build.make_learner(CONFIG, envs[0].spec)
     loop = HostLoop(envs, learner, SCHEDULE, seed=3, frames_on_host=on_host, launch_in_thread=thread)
     loop._updates_per_call = 4 // groups  # as on an accelerator: each group launches its share
     return loop

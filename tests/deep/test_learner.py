@@ -184,7 +184,7 @@ def test_double_q_by_hand():
         np.testing.assert_array_equal(chosen, [[value], [value]])
 
 
-def test_double_q_takes_the_whole_law_of_the_target_network():
+def test_double_q_takes_the_whole_distribution_of_the_target_network():
     head = make_head("s51", num_atoms=3, v_min=-1.0, v_max=1.0)
     online = np.array([[[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]])  # prefers action 0
     target = np.array([[[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]])  # prefers action 1
@@ -309,12 +309,12 @@ def test_acting_greedily_and_at_random():
 
 
 @pytest.mark.parametrize("name", ["s51", "qr"])
-def test_actions_are_compared_by_the_mean_of_the_law(name):
+def test_actions_are_compared_by_the_mean_of_the_distribution(name):
     learner = learner_of(name, False)
     state, seen = learner.init(jax.random.key(5)), jax.random.normal(jax.random.key(6), (20, INPUTS))
     actions = jax.jit(learner.act)(state.params, seen, jnp.float32(0), jax.random.key(7))
     outputs = learner.network.apply(state.params, seen)
-    atoms, masses = map(np.asarray, learner.head.law(outputs))
+    atoms, masses = map(np.asarray, learner.head.distribution(outputs))
     # Of signed masses of any total the mean is taken after what is missing to one is spread evenly.
     masses = masses + (1 - masses.sum(-1, keepdims=True)) / masses.shape[-1]
     np.testing.assert_array_equal(actions, np.argmax((atoms * masses).sum(-1), axis=-1))
@@ -385,8 +385,8 @@ def test_traced_once(double_q, rng):
         assert calls[0] == (UPDATES * SIZE, INPUTS)  # all targets in one pass
 
 
-# Policy evaluation. The walk's stationary law is (1, 2, 3, 2, 1) / 9 and every step has probability 1/2, so eighteen
-# transitions, each as often as it should be, make a batch whose gradient is exact.
+# Policy evaluation. The walk's stationary distribution is (1, 2, 3, 2, 1) / 9 and every step has probability 1/2, so
+# eighteen transitions, each as often as it should be, make a batch whose gradient is exact.
 
 WALK = linear.examples.random_walk(5, 0.9)
 FEATURES = {
@@ -396,10 +396,10 @@ FEATURES = {
 
 
 def walk_batch(features: np.ndarray) -> Batch:
-    law, times, rows = WALK.branches.next_law.toarray(), 18 * WALK.stationary_distribution(), []
+    distribution, times, rows = WALK.branches.next_distribution.toarray(), 18 * WALK.stationary_distribution(), []
     for branch, (state, reward) in enumerate(zip(WALK.branches.states, WALK.branches.rewards, strict=True)):
         for following in range(5):
-            count = law[branch, following] * times[state]
+            count = distribution[branch, following] * times[state]
             assert abs(count - round(count)) < 1e-9
             rows += [(state, reward, following)] * round(count)
     assert len(rows) == 18
@@ -431,7 +431,7 @@ def learned_masses(head: Any, features: np.ndarray, optimiser: Any, rates: np.nd
 
     state = run(learner.init(jax.random.key(0)), jnp.asarray(rates, dtype=jnp.float32))
     outputs = network.apply(state.params, jnp.asarray(features, dtype=jnp.float32))[:, 0]
-    return np.asarray(head.law(outputs)[1])
+    return np.asarray(head.distribution(outputs)[1])
 
 
 @pytest.mark.parametrize("features", list(FEATURES))
@@ -461,7 +461,7 @@ def test_the_papers_normalisation_has_the_same_answer_with_the_constant_in_the_s
 
 
 @pytest.mark.usefixtures("loose")
-def test_the_tabular_law_of_c51_is_the_projected_one():
+def test_the_tabular_distribution_of_c51_is_the_projected_one():
     # Returns lie in [-10, 10], so nothing clips. Cross-entropy is smallest at the target, as is the Cramér distance.
     head = make_head("c51", num_atoms=21, v_min=-10.0, v_max=10.0)
     rates = 0.3 * 10.0 ** (-3 * np.arange(1000) / 1000)

@@ -7,13 +7,13 @@ from oracles_linear import random_process
 
 from cramerl import Support, cramer_distance_sq
 from cramerl.linear import MarkovRewardProcess, evaluate, examples, random_features, tabular, with_bias
-from cramerl.linear.reference import reference_law
+from cramerl.linear.reference import reference_distribution
 
 SUPPORT = Support.uniform(-8, 8, 9)
 
 
 def known(process):
-    found = reference_law(process)
+    found = reference_distribution(process)
     assert found is not None
     return found
 
@@ -45,7 +45,7 @@ def test_distance_of_the_constant_and_conditioning_by_hand():
 
 
 def test_clipped_mass_by_hand():
-    """One state, reward 1, discount .5, atoms -1, 0, 1: the law is the point 1, and every backup clips all of it."""
+    """One state, reward 1, discount .5, atoms -1, 0, 1: the return is 1, and every backup clips all of its mass."""
     process = MarkovRewardProcess([[1.0]], [1.0], 0.5)
     found = evaluate(process, [[1.0]], Support([-1.0, 0.0, 1.0]))
     np.testing.assert_allclose(found.masses, [[0, 0, 1]], atol=1e-12)
@@ -105,25 +105,25 @@ def test_bounds_hold_on_random_processes(normalisation):
         assert certificate.contraction_observed <= certificate.contraction_guaranteed + 1e-9
 
 
-def test_reference_law_is_far_closer_than_a_projected_one():
+def test_reference_distribution_is_far_closer_than_a_projected_one():
     """Fair bits over powers of 0.5: the return is uniform on [0, 2]. And a point: four states in turn."""
     coins = MarkovRewardProcess([[1.0]], [[(0.0, 0.5), (1.0, 0.5)]], 0.5)
-    grid, law = known(coins)
-    np.testing.assert_allclose(np.cumsum(law[0])[100:-100], grid.atoms[100:-100] / 2, atol=2e-3)
+    grid, distribution = known(coins)
+    np.testing.assert_allclose(np.cumsum(distribution[0])[100:-100], grid.atoms[100:-100] / 2, atol=2e-3)
     slow = examples.queue(10, discount=0.99)
-    grid, law = known(slow)
+    grid, distribution = known(slow)
     values = slow.true_values()
-    np.testing.assert_allclose(law @ grid.atoms, values, rtol=1e-6)
+    np.testing.assert_allclose(distribution @ grid.atoms, values, rtol=1e-6)
     # Second moments are kept too, which the hat projection at the same spacing does not do.
     from cramerl.linear.reference import _second_moments
 
     moments = _second_moments(slow, values)
-    np.testing.assert_allclose(law @ grid.atoms**2, moments, rtol=1e-5)
+    np.testing.assert_allclose(distribution @ grid.atoms**2, moments, rtol=1e-5)
 
 
 def test_reference_error_against_monte_carlo():
     process = random_process(4)
-    grid, law = known(process)
+    grid, distribution = known(process)
     steps = process.sample(100_000, seed=0)
     returns, total = np.empty(100_000), 0.0
     for t in range(99_999, -1, -1):
@@ -131,7 +131,7 @@ def test_reference_error_against_monte_carlo():
     for state in range(6):
         seen = returns[:-200][steps.states[:-200] == state]
         empirical = np.searchsorted(np.sort(seen), grid.atoms, side="right") / len(seen)
-        assert np.abs(empirical - np.cumsum(law[state])).max() < 0.03
+        assert np.abs(empirical - np.cumsum(distribution[state])).max() < 0.03
 
 
 def test_certificate_as_plain_values():
@@ -141,15 +141,15 @@ def test_certificate_as_plain_values():
     assert len(plain["lstd_values"]) == 6
 
 
-def test_error_in_the_bound_is_the_distance_to_the_law():
-    """Tabular features: the left side is the plain distance of two laws, here recomputed on their common refinement."""
+def test_error_in_the_bound_is_the_distance_to_the_distribution():
+    """Tabular features: the left side is the distance of two distributions, recomputed on their common refinement."""
     process = random_process(2)
     found = evaluate(process, tabular(6), SUPPORT)
-    grid, law = known(process)
+    grid, distribution = known(process)
     union = Support(np.union1d(grid.atoms, SUPPORT.atoms))
     ours, theirs = np.zeros((6, union.num_atoms)), np.zeros((6, union.num_atoms))
     ours[:, np.searchsorted(union.atoms, SUPPORT.atoms)] = found.masses
-    theirs[:, np.searchsorted(union.atoms, grid.atoms)] = law
+    theirs[:, np.searchsorted(union.atoms, grid.atoms)] = distribution
     expected = process.stationary_distribution() @ cramer_distance_sq(union, ours, theirs)
     assert found.certificate.distribution_bound.left == pytest.approx(expected, rel=1e-9)
 
@@ -159,6 +159,6 @@ def test_summary_and_plot(tmp_path):
     text = found.summary(states=[0, 9, 18])
     assert text.splitlines()[0].split() == ["state", "weight", "mean", "5%", "median", "95%", "CVaR", "10%", "mass"]
     assert all(sentence in text for sentence in found.certificate.sentences)
-    figure = found.plot(tmp_path / "laws.png", states=[0, 9])
-    assert (tmp_path / "laws.png").read_bytes().startswith(b"\x89PNG")
+    figure = found.plot(tmp_path / "distributions.png", states=[0, 9])
+    assert (tmp_path / "distributions.png").read_bytes().startswith(b"\x89PNG")
     assert len([ax for ax in figure.axes if ax.get_visible()]) == 2

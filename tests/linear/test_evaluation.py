@@ -36,8 +36,8 @@ def joint_process(seed: int) -> MarkovRewardProcess:
 
 def random_rewards(seed: int) -> MarkovRewardProcess:
     rng = np.random.default_rng(seed)
-    laws = [[(float(v), 0.5), (float(w), 0.5)] for v, w in rng.normal(size=(5, 2))]
-    return MarkovRewardProcess(sparse.csr_array(rng.dirichlet(np.ones(5), 5)), laws, 0.7)
+    distributions = [[(float(v), 0.5), (float(w), 0.5)] for v, w in rng.normal(size=(5, 2))]
+    return MarkovRewardProcess(sparse.csr_array(rng.dirichlet(np.ones(5), 5)), distributions, 0.7)
 
 
 UNIFORM, UNEVEN = Support.uniform(-8, 8, 9), Support([-4.0, -3.5, -1.0, 0.2, 1.0, 6.0])
@@ -78,14 +78,14 @@ def dense_reference(process, features, support, normalisation):
     }
     for r, g, P_r in dense_outcomes(process):
         M, one = backup_matrix(support, r, g), P_r @ np.ones(S)
-        law = np.outer(one, M @ u)
+        distribution = np.outer(one, M @ u)
         if (r, g) in ends:
-            c += law - (np.outer(one, u) if normalisation == "after" else 0)
+            c += distribution - (np.outer(one, u) if normalisation == "after" else 0)
         elif normalisation == "after":
             A += np.kron(Pi @ P_r, centre @ M)
         else:
             A += np.kron(Pi @ P_r, M @ J)
-            c += law
+            c += distribution
     if normalisation == "after":
         target = Pi @ (c + u)
     elif normalisation == "before":
@@ -124,10 +124,10 @@ def test_methods_agree(case, normalisation):
 
 def test_a_constant_in_the_span_makes_all_normalisations_one():
     process, features, support = CASES["biased"]
-    laws = [evaluate(process, features, support, normalisation=n).masses for n in NORMALISATIONS]
-    np.testing.assert_allclose(laws[1], laws[0], atol=1e-12)
-    np.testing.assert_allclose(laws[2], laws[0], atol=1e-12)
-    np.testing.assert_allclose(laws[0].sum(axis=1), 1, atol=1e-12)
+    distributions = [evaluate(process, features, support, normalisation=n).masses for n in NORMALISATIONS]
+    np.testing.assert_allclose(distributions[1], distributions[0], atol=1e-12)
+    np.testing.assert_allclose(distributions[2], distributions[0], atol=1e-12)
+    np.testing.assert_allclose(distributions[0].sum(axis=1), 1, atol=1e-12)
 
 
 def test_before_and_affine_have_the_same_shape_part():

@@ -37,10 +37,10 @@ def logged(seed: int, n: int = 300, d: int = 3, *, scale: float = 3.0, ended: fl
 def closed_walk(seed: int, n: int = 400, states: int = 5):
     """A walk that ends where it began: its visits are exactly stationary for its own transition counts."""
     rng = np.random.default_rng(seed)
-    law = rng.dirichlet(np.ones(states), states)
+    distribution = rng.dirichlet(np.ones(states), states)
     path = [0]
     while len(path) < n:
-        path.append(int(rng.choice(states, p=law[path[-1]])))
+        path.append(int(rng.choice(states, p=distribution[path[-1]])))
     x, following = np.array(path), np.roll(path, -1)
     return x, rng.choice([-0.3, 0.0, 0.2, 0.45], n), following, rng.random(n) < 0.1
 
@@ -361,8 +361,8 @@ def test_score_is_a_crps_skill_where_every_return_ends():
         points = np.array([project_by_loop(UNEVEN, np.array([r]), np.ones(1)) for r in rewards])
         return ((np.cumsum(masses - points, axis=1)[:, :-1] ** 2) @ UNEVEN.spacings).sum(), points
 
-    one_law = missed(np.zeros(7))[1].mean(axis=0)
-    expected = 1 - missed(model.predict_masses(x))[0] / missed(one_law)[0]
+    one_distribution = missed(np.zeros(7))[1].mean(axis=0)
+    expected = 1 - missed(model.predict_masses(x))[0] / missed(one_distribution)[0]
     assert model.score(x, rewards, following, np.ones(300)) == pytest.approx(expected)
     assert 0.3 < expected < 1
     constant = DistributionalLSTD(EVEN, 0.5).fit(x[:, :1], np.ones(300), x[:, :1])

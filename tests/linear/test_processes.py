@@ -21,13 +21,13 @@ def test_three_ways_to_say_the_same_process():
         np.testing.assert_allclose(process.true_values(), plain.true_values(), rtol=1e-13)
 
 
-def test_random_rewards_enter_the_law():
+def test_random_rewards_enter_the_distribution():
     process = MarkovRewardProcess([[1.0]], [[(0.0, 0.5), (1.0, 0.5)]], 0.5)
     support = Support.uniform(0, 2, 401)
-    law = process.true_returns(support)
+    distribution = process.true_returns(support)
     # The sum of fair bits over powers of two is uniform on [0, 2].
-    assert mean(support, law)[0] == pytest.approx(1.0, abs=1e-10)
-    np.testing.assert_allclose(np.cumsum(law[0]), (support.atoms + 0.0025) / 2, atol=0.01)
+    assert mean(support, distribution)[0] == pytest.approx(1.0, abs=1e-10)
+    np.testing.assert_allclose(np.cumsum(distribution[0]), (support.atoms + 0.0025) / 2, atol=0.01)
 
 
 def test_rewards_of_the_next_state():
@@ -104,17 +104,17 @@ def test_examples_are_whole(make):
 
 def test_true_returns_is_the_fixed_point_of_the_dense_operator():
     process, support = random_process(3), Support([-3.0, -1.0, -0.5, 0.0, 1.0, 2.5])
-    law = process.true_returns(support)
-    backed_up = sum(P_r @ law @ backup_matrix(support, r, g).T for r, g, P_r in dense_outcomes(process))
-    np.testing.assert_allclose(law, backed_up, atol=1e-12)
-    np.testing.assert_allclose(law.sum(axis=1), 1, atol=1e-12)
-    assert law.min() > -1e-12
+    distribution = process.true_returns(support)
+    backed_up = sum(P_r @ distribution @ backup_matrix(support, r, g).T for r, g, P_r in dense_outcomes(process))
+    np.testing.assert_allclose(distribution, backed_up, atol=1e-12)
+    np.testing.assert_allclose(distribution.sum(axis=1), 1, atol=1e-12)
+    assert distribution.min() > -1e-12
 
 
 def test_true_returns_of_an_episode_match_monte_carlo():
     process = MarkovRewardProcess.from_gymnasium("FrozenLake-v1", "uniform", 0.9)
     support = Support.uniform(0, 1, 2001)
-    law = process.true_returns(support)
+    distribution = process.true_returns(support)
     steps = process.sample(60_000, seed=0)
     returns, total = np.empty(60_000), 0.0
     for t in range(59_999, -1, -1):
@@ -123,8 +123,10 @@ def test_true_returns_of_an_episode_match_monte_carlo():
     for state in (8, 14):
         seen = returns[steps.states == state]
         error = seen.std() / np.sqrt(len(seen))
-        assert abs(seen.mean() - mean(support, law)[state]) < 5 * 3 * error  # correlated samples: three times wider
-        assert abs((seen > 0).mean() - law[state, 1:].sum()) < 0.05
+        assert (
+            abs(seen.mean() - mean(support, distribution)[state]) < 5 * 3 * error
+        )  # correlated samples: three times wider
+        assert abs((seen > 0).mean() - distribution[state, 1:].sum()) < 0.05
 
 
 def test_sample_is_the_chain_and_repeats():
@@ -159,9 +161,9 @@ def test_stationary_distribution_of_slow_chains_keeps_every_digit():
     log = np.concatenate([[0.0], np.cumsum(np.log(up[:-1]) - np.log(1 - up[1:]))])
     expected = np.exp(log - log.max())
     expected /= expected.sum()
-    law = stationary_distribution(chain)
+    distribution = stationary_distribution(chain)
     seen = expected > 1e-250
-    np.testing.assert_allclose(law[seen], expected[seen], rtol=1e-9)
+    np.testing.assert_allclose(distribution[seen], expected[seen], rtol=1e-9)
 
 
 def test_stationary_distribution_of_a_grid_and_of_periodic_chains():
@@ -176,9 +178,9 @@ def test_true_returns_keep_their_mass_at_a_discount_near_one():
     """Mass is neither lost nor made by an update, so what rounding adds to it would stay for ever."""
     process = MarkovRewardProcess([[0, 1], [1, 0]], [0.008, 0.003], 0.999)
     support = Support([-1000.0, 0.0, 1000.0])
-    law = process.true_returns(support)
-    np.testing.assert_allclose(law.sum(axis=1), 1, atol=1e-12)
-    np.testing.assert_allclose(mean(support, law), process.true_values(), rtol=1e-8)
+    distribution = process.true_returns(support)
+    np.testing.assert_allclose(distribution.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(mean(support, distribution), process.true_values(), rtol=1e-8)
 
 
 def test_stored_zeros_are_not_ways_to_go():

@@ -280,7 +280,7 @@ def test_blocks_hold_every_row_group_once():
 
 def evaluate(*arguments: str, cwd: Path, code: str = "") -> subprocess.CompletedProcess[str]:
     words = ["evaluate", "--state", "a,b", "--next-state", "a2,b2", "--reward", "r", "--terminated", "end", *arguments]
-    run = f"import sys\n{code}\nfrom cramerl.cli import main\nsys.exit(main({words!r}))"
+    run = f"import sys\n{code}\nfrom cramerl.cli.main import main\nsys.exit(main({words!r}))"
     return subprocess.run(
         [sys.executable, "-c", run], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
     )
@@ -297,14 +297,22 @@ def test_the_command_writes_the_same_record(cluster, log, tmp_path):
     here, there = records
     for name in ("weights", "support"):
         np.testing.assert_allclose(there[name], here[name], atol=1e-10)
-    assert {**there, "weights": 0, "support": 0, "residual": 0, "certificate": 0, "support_report": 0, "laws": 0} == {
+    assert {
+        **there,
+        "weights": 0,
+        "support": 0,
+        "residual": 0,
+        "certificate": 0,
+        "support_report": 0,
+        "distributions": 0,
+    } == {
         **here,
         "weights": 0,
         "support": 0,
         "residual": 0,
         "certificate": 0,
         "support_report": 0,
-        "laws": 0,
+        "distributions": 0,
     }
 
 

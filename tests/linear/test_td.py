@@ -74,9 +74,9 @@ def mean_step(name, normalisation, weights, **options):
     """Expectation over the stationary process of an update of step one, entry by entry."""
     chain, features, support, _ = problem(name, normalisation)
     xi, branches = chain.stationary_distribution(), chain.branches
-    law = branches.next_law.tocoo()
+    distribution = branches.next_distribution.tocoo()
     total = np.zeros_like(weights)
-    for n, following, probability in zip(*law.coords, law.data, strict=True):
+    for n, following, probability in zip(*distribution.coords, distribution.data, strict=True):
         td = LinearTD(
             support,
             features.shape[1],
@@ -238,7 +238,7 @@ def test_averaged_iterates_converge_to_the_fixed_point(name, normalisation, prec
 @pytest.mark.parametrize("preconditioned", [True, False])
 def test_affine_weights_keep_rows_of_sum_zero(preconditioned):
     """Also where next features are three times the features: a mass that is off by rounding would grow threefold each
-    time it is learned, while the laws (discount 0.2) converge."""
+    time it is learned, while the distributions (discount 0.2) converge."""
     rng, support = np.random.default_rng(6), SUPPORTS["even"]
     td = LinearTD(support, 2, 0.2, normalisation="affine", preconditioned=preconditioned, step_size=0.3)
     for _ in range(500):

@@ -43,9 +43,9 @@ class Agent:
         """Mean return of each action, (N, A)."""
         return np.asarray(self.head.values(jnp.asarray(self.outputs(observations))))
 
-    def laws(self, observations: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Atoms and masses (N, A, K) of the law of the return of each action."""
-        atoms, masses = self.head.law(jnp.asarray(self.outputs(observations)))
+    def distributions(self, observations: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Atoms and masses (N, A, K) of the distribution of the return of each action."""
+        atoms, masses = self.head.distribution(jnp.asarray(self.outputs(observations)))
         return np.asarray(atoms), np.asarray(masses)
 
     def act(self, observations: Any) -> np.ndarray:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.numpy
 
-from cramerl import __version__
 from cramerl._files import write_whole
+from cramerl._version import __version__
 from cramerl.deep.trees import Arrays, Damaged
 
 FORMAT = 2

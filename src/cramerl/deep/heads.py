@@ -1,6 +1,7 @@
 r"""Heads: what differs between the agents. Everything else is shared.
 
-A head says what the last layer's outputs for one action mean (a law of the return), their value (its mean), what they
+A head says what the last layer's outputs for one action mean (a distribution of the return), their value (its mean),
+what they
 are moved towards after a transition (the target), and how far they are from it (the loss). All functions act on the
 last axis and broadcast over the rest.
 """
@@ -31,7 +32,7 @@ Array = jax.Array
 
 
 class Head(Protocol):
-    """One agent's idea of the return. ``support`` is None where the law has no fixed atoms."""
+    """One agent's idea of the return. ``support`` is None where the distribution has no fixed atoms."""
 
     @property
     def num_outputs(self) -> int:
@@ -43,8 +44,8 @@ class Head(Protocol):
         """The atoms, or None."""
         ...
 
-    def law(self, outputs: Array) -> tuple[Array, Array]:
-        """Atoms and masses (..., K) of the law of the return; masses may be negative (s51, u51)."""
+    def distribution(self, outputs: Array) -> tuple[Array, Array]:
+        """Atoms and masses (..., K) of the distribution of the return; masses may be negative (s51, u51)."""
         ...
 
     def values(self, outputs: Array) -> Array:
@@ -71,7 +72,7 @@ class DQN:
     def __post_init__(self) -> None:
         require_choice("dqn_loss", self.dqn_loss, ("huber", "squared"))
 
-    def law(self, outputs: Array) -> tuple[Array, Array]:
+    def distribution(self, outputs: Array) -> tuple[Array, Array]:
         """A point mass at the value."""
         return outputs, jnp.ones_like(outputs)
 
@@ -99,18 +100,18 @@ class C51:
         """One logit an atom."""
         return self.support.num_atoms
 
-    def law(self, outputs: Array) -> tuple[Array, Array]:
+    def distribution(self, outputs: Array) -> tuple[Array, Array]:
         """Softmax on the atoms."""
         probs = jax.nn.softmax(outputs, axis=-1)
         return _atoms(self.support, probs), probs
 
     def values(self, outputs: Array) -> Array:
-        """Mean of the law."""
+        """Mean of the distribution."""
         return _mean(self, outputs)
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
         """Projected r + gamma Z, probabilities."""
-        return backup(self.support, rewards, discounts, self.law(next_outputs)[1])
+        return backup(self.support, rewards, discounts, self.distribution(next_outputs)[1])
 
     def loss(self, outputs: Array, target: Array) -> Array:
         """Cross-entropy of the logits to the target."""
@@ -142,7 +143,7 @@ class S51:
         """One mass an atom."""
         return self.support.num_atoms
 
-    def law(self, outputs: Array) -> tuple[Array, Array]:
+    def distribution(self, outputs: Array) -> tuple[Array, Array]:
         """The outputs as they are: signed, of any total."""
         return _atoms(self.support, outputs), outputs
 
@@ -169,35 +170,36 @@ class U51:
     B spans the zero-mass vectors and is orthonormal in the Cramér metric of unit-spaced atoms, so the squared
     distance of two outputs is the squared Cramér distance of their masses: condition number one, no penalty.
 
-    ``base_law`` is b: uniform on the support, or a return of zero; the loss does not depend on it, but learning starts
+    ``base_distribution`` is b: uniform on the support, or a return of zero; the loss does not depend on it, but
+    learning starts
     there. ``mean_weight`` adds the squared error of the mean, in spacings, to the loss: actions are compared by means.
     """
 
     support: Support
-    base_law: Literal["uniform", "zero"] = "uniform"
+    base_distribution: Literal["uniform", "zero"] = "uniform"
     mean_weight: float = 0.0
 
     def __post_init__(self) -> None:
-        require_choice("base_law", self.base_law, ("uniform", "zero"))
+        require_choice("base_distribution", self.base_distribution, ("uniform", "zero"))
 
     @property
     def num_outputs(self) -> int:
         """One less than the atoms: the mass is given."""
         return self.support.num_atoms - 1
 
-    def law(self, outputs: Array) -> tuple[Array, Array]:
+    def distribution(self, outputs: Array) -> tuple[Array, Array]:
         """Signed masses of total one."""
         masses = self._basis.masses(outputs + _row(self._base_outputs, outputs))
         return _atoms(self.support, masses), masses
 
     def values(self, outputs: Array) -> Array:
-        """Mean of the law, which is affine in the outputs."""
+        """Mean of the distribution, which is affine in the outputs."""
         base = self.support.atoms.mean() + self._slopes @ self._base_outputs
         return outputs @ _constant(self._slopes, outputs) + float(base)
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
         """Outputs of the projected r + gamma Z."""
-        projected = backup(self.support, rewards, discounts, self.law(next_outputs)[1])
+        projected = backup(self.support, rewards, discounts, self.distribution(next_outputs)[1])
         return self._basis.outputs(projected) - _row(self._base_outputs, next_outputs)
 
     def loss(self, outputs: Array, target: Array) -> Array:
@@ -217,9 +219,9 @@ class U51:
 
     @property
     def _base_outputs(self) -> np.ndarray:
-        """What makes the base law from the uniform one."""
+        """What makes the base distribution from the uniform one."""
         zero = project(self.support, np.zeros(1), np.ones(1))
-        return np.asarray(self._basis.outputs(zero)) * (self.base_law == "zero")
+        return np.asarray(self._basis.outputs(zero)) * (self.base_distribution == "zero")
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ class QR:
         """One quantile a level (2i - 1) / 2N."""
         return self.num_atoms
 
-    def law(self, outputs: Array) -> tuple[Array, Array]:
+    def distribution(self, outputs: Array) -> tuple[Array, Array]:
         """Equal masses at the quantiles."""
         return outputs, jnp.full_like(outputs, 1.0 / self.num_atoms)
 
@@ -264,8 +266,8 @@ class HLGauss:
         """One logit an atom."""
         return self.support.num_atoms
 
-    def law(self, outputs: Array) -> tuple[Array, Array]:
-        """Softmax on the atoms: not the law of the return, only its mean is meant."""
+    def distribution(self, outputs: Array) -> tuple[Array, Array]:
+        """Softmax on the atoms: not the distribution of the return, only its mean is meant."""
         probs = jax.nn.softmax(outputs, axis=-1)
         return _atoms(self.support, probs), probs
 
@@ -274,7 +276,7 @@ class HLGauss:
         return _mean(self, outputs)
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
-        """Histogram of a normal law around R + gamma max Q."""
+        """Histogram of a normal distribution around R + gamma max Q."""
         values = rewards + discounts * self.values(next_outputs)
         return hl_gauss_targets(self.support, values, self.sigma_spacings * float(self.support.spacings.mean()))
 
@@ -305,9 +307,9 @@ def make_head(name: str, *, num_atoms: int = 51, v_min: float = -10.0, v_max: fl
 
 
 def clipped_mass(head: Head, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
-    """Share (...) of the next law's mass, in absolute value, that r + gamma z puts beyond the support's ends."""
+    """Fraction (...) of the next distribution's absolute mass that r + gamma z moves beyond the support's ends."""
     assert head.support is not None
-    atoms, masses = head.law(next_outputs)
+    atoms, masses = head.distribution(next_outputs)
     moved = rewards[..., None] + discounts[..., None] * atoms
     outside = (moved < head.support.v_min) | (moved > head.support.v_max)
     size = jnp.abs(masses)
@@ -337,4 +339,4 @@ def _atoms(support: Support, like: Array) -> Array:
 
 
 def _mean(head: C51 | HLGauss, outputs: Array) -> Array:
-    return head.law(outputs)[1] @ _constant(head.support.atoms, outputs)
+    return head.distribution(outputs)[1] @ _constant(head.support.atoms, outputs)

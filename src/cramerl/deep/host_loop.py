@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cramerl.deep import replay as replays
+from cramerl.deep.block_totals import Totals, add, learned, no_totals
 from cramerl.deep.compiling import compiler_options
 from cramerl.deep.env_group import EnvGroup, Outcome
 from cramerl.deep.envs.base import EnvSpec, HostEnvs
@@ -23,7 +24,6 @@ from cramerl.deep.learner import Learner, LearnerState
 from cramerl.deep.networks import Params
 from cramerl.deep.replay import Batch, Drawn, HostFrames, Replay
 from cramerl.deep.schedule import Schedule, Stream, stream
-from cramerl.deep.totals import Totals, add, learned, no_totals
 
 Array = jax.Array
 

@@ -43,7 +43,7 @@ class LearnInfo(NamedTuple):
         q_values: mean value of the actions that were taken.
         mass: mean total mass of the predictions (last update); NaN where the head has no support.
         negative_mass: mean sum of the negative masses, as a positive number.
-        clipped_mass: mean share of the next law's mass that a backup put beyond the support.
+        clipped_mass: mean share of the next distribution's mass that a backup put beyond the support.
         first_bad: index of the first update whose loss was not finite, or -1.
     """
 
@@ -187,7 +187,7 @@ class Learner:
         first_bad = jnp.where(jnp.any(bad), jnp.argmax(bad), -1)
         mass = negative = clipped = jnp.float32(jnp.nan)
         if self.head.support is not None:
-            masses = self.head.law(outputs)[1]
+            masses = self.head.distribution(outputs)[1]
             mass = jnp.mean(jnp.sum(masses, axis=-1))
             negative = -jnp.mean(jnp.sum(jnp.minimum(masses, 0.0), axis=-1))
             clipped = jnp.mean(clipped_mass(self.head, batch.rewards, batch.discounts, chosen))

@@ -11,7 +11,7 @@ import numpy as np
 
 from cramerl.cramer import cramer_distance_sq
 from cramerl.linear.operators import Floats
-from cramerl.linear.reference import reference_law
+from cramerl.linear.reference import reference_distribution
 from cramerl.linear.systems import Problem, process_moments, process_system
 from cramerl.projections import backup, project
 from cramerl.supports import Support
@@ -34,7 +34,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Facts about one evaluation. Fields that need a reference law are None where there are too many states.
+    """Facts about one evaluation. Fields that need a reference distribution are None where there are too many states.
 
     Attributes:
         constant_in_span: whether the constant function is a combination of the features.
@@ -44,7 +44,7 @@ class Certificate:
         gram_condition: condition number of Phi' Xi Phi.
         contraction_guaranteed: factor of the Cramér norm per step that theory promises; None without stationarity.
         contraction_observed: largest eigenvalue modulus of the iteration.
-        distribution_bound: squared Cramér error of the laws, and the bound on it (Theorem 1).
+        distribution_bound: squared Cramér error of the distributions, and the bound on it (Theorem 1).
         bound_kind: "theorem 1", "replacement" where the paper's bound is not valid, or "none" without stationarity.
         value_bound: squared error of the means, and the bound on it (Theorem 2).
         value_constant: the constant of Theorem 2, v_max - v_min.
@@ -95,7 +95,7 @@ def certify(problem: Problem, weights: Floats) -> Certificate:
     lstd, reason = _lstd(problem, in_span, can_clip)
     values = problem.features @ (weights @ problem.support.atoms) + _offset(problem) * problem.support.atoms.sum()
     gap = float(np.abs(values - lstd).max())
-    reference = reference_law(problem.process) if problem.stationary else None
+    reference = reference_distribution(problem.process) if problem.stationary else None
     exact = in_span or problem.normalisation != "after"
     bounds = (None, None) if reference is None else _bounds(problem, weights, *reference, exact)
     facts = {
@@ -140,7 +140,7 @@ def _clipping(problem: Problem, weights: Floats) -> tuple[bool, float]:
     size = max(1, 4_000_000 // len(z))
     for start in range(0, len(index), size):
         rows = index[start : start + size]
-        masses = (going.next_law[rows] @ problem.features) @ weights + _offset(problem) * b.mass[rows, None]
+        masses = (going.next_distribution[rows] @ problem.features) @ weights + _offset(problem) * b.mass[rows, None]
         moved = b.rewards[rows, None] + b.discounts[rows, None] * z
         outside = (moved < low) | (moved > high)
         share = np.where(b.ends[rows], ended[rows] * outside[:, 0], (np.abs(masses) * outside).sum(axis=1))
@@ -193,36 +193,40 @@ def _spectral_radius(problem: Problem) -> float:
         return math.nan
 
 
-def _bounds(problem: Problem, weights: Floats, grid: Support, law: Floats, exact: bool) -> tuple[Bound, Bound | None]:
-    """Theorems 1 and 2, both sides, against a reference law on its own grid."""
+def _bounds(
+    problem: Problem, weights: Floats, grid: Support, distribution: Floats, exact: bool
+) -> tuple[Bound, Bound | None]:
+    """Theorems 1 and 2, both sides, against a reference distribution on its own grid."""
     xi, support, gamma = problem.state_distribution, problem.support, problem.process.discount
     masses = problem.features @ weights + _offset(problem)
     even = np.full_like(masses, 1.0 / support.num_atoms)
     start = even if problem.normalisation == "affine" else 0.0 * even
     whitened = problem.features @ problem.whitening.inverse
-    nearest = project(support, grid.atoms, law)
+    nearest = project(support, grid.atoms, distribution)
     best = start + whitened @ (whitened.T @ (xi[:, None] * (nearest - start)))
     complete, best = (rows + (1.0 - rows.sum(axis=1, keepdims=True)) * even for rows in (masses, best))
-    error_sq = _distance_between_grids(support, grid, law, xi)
+    error_sq = _distance_between_grids(support, grid, distribution, xi)
     left, best_sq = error_sq(complete), error_sq(best)
     if exact:
         right = best_sq / (1 - gamma)
     else:
         beta = _mass_leak(problem)
         right = ((math.sqrt(gamma) * beta + math.sqrt((1 - gamma) * best_sq + beta**2)) / (1 - gamma)) ** 2
-    outside = law[:, (grid.atoms < support.v_min) | (grid.atoms > support.v_max)]
+    outside = distribution[:, (grid.atoms < support.v_min) | (grid.atoms > support.v_max)]
     if np.abs(outside).sum(axis=1).max(initial=0.0) > 1e-6:  # Theorem 2 needs the returns inside the support
         return Bound(left, right), None
-    value_error = float(xi @ (complete @ support.atoms - law @ grid.atoms) ** 2)
+    value_error = float(xi @ (complete @ support.atoms - distribution @ grid.atoms) ** 2)
     return Bound(left, right), Bound(value_error, (support.v_max - support.v_min) * left)
 
 
-def _distance_between_grids(support: Support, grid: Support, law: Floats, xi: Floats) -> Callable[[Floats], float]:
-    """Squared Cramér distance of masses on the support to the law on the grid, both of mass one, averaged over xi."""
+def _distance_between_grids(
+    support: Support, grid: Support, distribution: Floats, xi: Floats
+) -> Callable[[Floats], float]:
+    """Squared Cramér distance of masses on the support to a distribution on the grid, of mass one, averaged over xi."""
     union = Support(np.union1d(support.atoms, grid.atoms))
     places, others = (np.searchsorted(union.atoms, s.atoms) for s in (support, grid))
-    target = np.zeros((len(law), union.num_atoms))
-    target[:, others] = law
+    target = np.zeros((len(distribution), union.num_atoms))
+    target[:, others] = distribution
 
     def error_sq(masses: Floats) -> float:
         difference = target.copy()
@@ -238,7 +242,7 @@ def _mass_leak(problem: Problem) -> float:
     fitted = problem.features @ (problem.whitening.inverse @ problem.whitening.constant)
     even = np.full((1, support.num_atoms), 1.0 / support.num_atoms)
     shift = backup(support, b.rewards, b.discounts, even) - even
-    wrong = b.gather((b.going_on().next_law @ (fitted - 1.0))[:, None] * shift)
+    wrong = b.gather((b.going_on().next_distribution @ (fitted - 1.0))[:, None] * shift)
     return math.sqrt(
         float(problem.state_distribution @ cramer_distance_sq(support, wrong, 0 * wrong, mass_penalty=0.0))
     )
@@ -291,7 +295,7 @@ def _bound_sentences(facts: dict[str, Any]) -> list[str]:
     if facts["bound_kind"] == "none":
         return []
     if bound is None:
-        return ["The bounds of Theorems 1 and 2 were not computed: too many states for a reference law."]
+        return ["The bounds of Theorems 1 and 2 were not computed: too many states for a reference distribution."]
     name = "Theorem 1" if facts["bound_kind"] == "theorem 1" else "The bound that replaces Theorem 1's"
     say = [f"{name}: squared Cramér error {bound.left:.3g}, at most {bound.right:.3g} ({_verdict(bound)})."]
     if values is None:
@@ -299,8 +303,8 @@ def _bound_sentences(facts: dict[str, Any]) -> list[str]:
     else:
         constant = facts["value_constant"]
         say.append(
-            f"Theorem 2: squared error of the means {values.left:.3g}, at most {constant:.3g} times that of the laws, "
-            f"{values.right:.3g} ({_verdict(values)})."
+            f"Theorem 2: squared error of the means {values.left:.3g}, at most {constant:.3g} times that of the "
+            f"distributions, {values.right:.3g} ({_verdict(values)})."
         )
     return say
 

@@ -27,26 +27,28 @@ def square_matrix(name: str, matrix: Any) -> Sparse:
     given = matrix if sparse.issparse(matrix) else host_reals(name, matrix)
     if given.dtype.kind not in "biuf" or len(given.shape) != 2:
         raise ValueError(f"{name} must be a matrix of real numbers, dense or scipy.sparse, got {matrix!r}")
-    law: Sparse = sparse.csr_array(given, copy=True)
-    if law.shape[0] != law.shape[1] or law.shape[0] == 0:
-        raise ValueError(f"{name} must be square, got shape {law.shape}")
-    law = law.astype(np.float64)
-    law.eliminate_zeros()  # a stored zero is not a way to go
-    if not np.isfinite(law.data).all() or (law.data < 0).any():
-        raise ValueError(f"{name} must hold finite probabilities >= 0, got {law.data[~(law.data >= 0)][:1]}")
-    return law
+    distribution: Sparse = sparse.csr_array(given, copy=True)
+    if distribution.shape[0] != distribution.shape[1] or distribution.shape[0] == 0:
+        raise ValueError(f"{name} must be square, got shape {distribution.shape}")
+    distribution = distribution.astype(np.float64)
+    distribution.eliminate_zeros()  # a stored zero is not a way to go
+    if not np.isfinite(distribution.data).all() or (distribution.data < 0).any():
+        raise ValueError(
+            f"{name} must hold finite probabilities >= 0, got {distribution.data[~(distribution.data >= 0)][:1]}"
+        )
+    return distribution
 
 
 def stochastic_matrix(name: str, matrix: Any) -> Sparse:
     """A square matrix whose rows sum to one."""
-    law = square_matrix(name, matrix)
-    require_stochastic(f"rows of {name}", law)
-    return law
+    distribution = square_matrix(name, matrix)
+    require_stochastic(f"rows of {name}", distribution)
+    return distribution
 
 
-def require_stochastic(name: str, law: Sparse) -> None:
+def require_stochastic(name: str, distribution: Sparse) -> None:
     """Raise ValueError unless the rows sum to one."""
-    sums = np.asarray(law.sum(axis=1)).ravel()
+    sums = np.asarray(distribution.sum(axis=1)).ravel()
     off = np.abs(sums - 1)
     if off.max() > _ROW_SUM_TOLERANCE:
         worst = int(off.argmax())
@@ -68,16 +70,16 @@ def state_rewards(rewards: Any, num_states: int) -> tuple[NDArray[np.intp], Floa
     states, values, probabilities = [], [], []
     for state, pairs in enumerate(rewards):
         try:
-            law = host_reals("rewards", pairs).reshape(len(pairs), 2)
+            distribution = host_reals("rewards", pairs).reshape(len(pairs), 2)
         except (TypeError, ValueError):
             raise ValueError(f"rewards of state {state} must be (value, probability) pairs, got {pairs!r}") from None
-        if not (law[:, 1] >= 0).all() or not abs(law[:, 1].sum() - 1) <= _ROW_SUM_TOLERANCE:
-            given = law[:, 1].tolist()
+        if not (distribution[:, 1] >= 0).all() or not abs(distribution[:, 1].sum() - 1) <= _ROW_SUM_TOLERANCE:
+            given = distribution[:, 1].tolist()
             raise ValueError(f"reward probabilities of state {state} must be >= 0 and sum to 1, got {given}")
-        law = law[law[:, 1] > 0]
-        states += [state] * len(law)
-        values.append(law[:, 0])
-        probabilities.append(law[:, 1])
+        distribution = distribution[distribution[:, 1] > 0]
+        states += [state] * len(distribution)
+        values.append(distribution[:, 0])
+        probabilities.append(distribution[:, 1])
     return np.array(states, dtype=np.intp), np.concatenate(values), np.concatenate(probabilities)
 
 
@@ -111,10 +113,10 @@ def policy_table(policy: Any, num_states: int, num_actions: int) -> Floats:
     if given.shape != (num_states, num_actions):
         allowed = f"({num_states}, {num_actions}) probabilities or ({num_states},) integer actions"
         raise ValueError(f"policy must be {allowed}, got shape {given.shape} of {given.dtype}")
-    law = given.astype(np.float64)
-    if (law < 0).any() or np.abs(law.sum(axis=1) - 1).max() > _ROW_SUM_TOLERANCE:
+    distribution = given.astype(np.float64)
+    if (distribution < 0).any() or np.abs(distribution.sum(axis=1) - 1).max() > _ROW_SUM_TOLERANCE:
         raise ValueError("policy must hold probabilities: >= 0, each row summing to 1")
-    return law
+    return distribution
 
 
 def table_entries(table: dict[int, dict[int, list[tuple[float, int, float, bool]]]]) -> tuple[Any, ...]:

@@ -113,17 +113,17 @@ class ParquetRows:
         path: as in `read_parquet`.
         layout: the columns.
         chunk_rows: most rows in a chunk; None: as many as are good.
-        report: told in words how far a pass has come.
+        on_progress: told in words how far a pass has come.
     """
 
     def __init__(
-        self, path: Paths, layout: Layout, chunk_rows: int | None, report: Callable[[str], None] | None = None
+        self, path: Paths, layout: Layout, chunk_rows: int | None, on_progress: Callable[[str], None] | None = None
     ):
         if chunk_rows is not None:
             require_rows(chunk_rows)
         load_extra("pyarrow.parquet", "read_parquet")
         self.spans, self.layout, self._chunk_rows = [Span(file) for file in parquet_files(path)], layout, chunk_rows
-        self._report, self._passes = report or (lambda words: None), 0
+        self._on_progress, self._passes = on_progress or (lambda words: None), 0
         with opened(self.spans[0].file) as content:
             layout.require(content.schema_arrow, self.spans[0].file)
 
@@ -148,7 +148,7 @@ class ParquetRows:
         for chunk in self.chunks():
             rows += len(chunk.rewards)
             sums = make_rows(*chunk, self.num_features).total(sums)
-            self._report(f"pass {self._passes}: {rows:,} transitions")
+            self._on_progress(f"pass {self._passes}: {rows:,} transitions")
             del chunk  # not in memory while the next one is read
         return sums
 

@@ -5,8 +5,8 @@ The fixed point is that of `evaluate`, with averages over the data in place of e
 .. math:: G\,\Theta = \frac1n \sum_t \phi_t\, \big(M_{r_t} (q'_t + (1 - 1^\top q'_t) u)\big)^\top,
     \qquad q'_t = \Theta^\top \phi'_t, \qquad G = \frac1n \sum_t \phi_t \phi_t^\top + \rho I
 
-(for *before*; a transition that ends the return has the law of its reward alone). One pass over the data is enough:
-:math:`M_r` is piecewise linear in r, so rewards of any kind add up to at most :math:`K^2 + 1` matrices (D, D).
+(for *before*; a transition that ends the return has the distribution of its reward alone). One pass over the data is
+enough: :math:`M_r` is piecewise linear in r, so rewards of any kind add up to at most :math:`K^2 + 1` matrices (D, D).
 """
 
 # ruff: noqa: N803 (X is the name scikit-learn's users know)
@@ -48,9 +48,11 @@ _DIRECT_UNKNOWNS = 5000
 class DistributionalLSTD:
     r"""Least-squares return distributions from transitions, as an estimator in scikit-learn's manner.
 
-    A state's law is ``X @ weights_`` (for *affine*, plus 1/K): signed masses on the atoms of ``support_``. Put a column
-    of ones among the features: then every law has mass one, and where nothing clips the means are those of ordinary
-    LSTD. The laws are those of the policy that made the data, which should visit states as the policy does.
+    A state's distribution is ``X @ weights_`` (for *affine*, plus 1/K): signed masses on the atoms of ``support_``.
+    Put a column
+    of ones among the features: then every distribution has mass one, and where nothing clips the means are those of
+    ordinary
+    LSTD. The distributions are those of the policy that made the data, which should visit states as the policy does.
 
     Args:
         support: K atoms; None chooses an even support from the data (of the first chunk, in `partial_fit`): mean return
@@ -205,7 +207,8 @@ class DistributionalLSTD:
 
         .. math:: 1 - \frac{\sum_t \ell^2(q(x_t), y_t)}{\sum_t \ell^2(\bar y, y_t)}, \qquad y_t = M_{r_t} q(x'_t)
 
-        One is perfect; zero is no better than one law for all states. Masses are completed to one first. Where every
+        One is perfect; zero is no better than one distribution for all states. Masses are completed to one first.
+        Where every
         transition ends the return this is the skill score of the CRPS. Otherwise the targets are the model's own:
         compare models of the same support and discount only.
         """

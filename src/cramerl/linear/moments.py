@@ -32,7 +32,7 @@ class Moments(NamedTuple):
         discounts: (G,) discount.
         crosses: B_g, (G, D, D).
         inflows: (G, D), the feature-weighted probability of each group.
-        terminal: (D, K), projected law of the rewards that end the return.
+        terminal: (D, K), projected distribution of the rewards that end the return.
         lstd_matrix: (D, D), sum of discount times B over everything.
         lstd_vector: (D,), feature-weighted mean reward.
     """
@@ -65,8 +65,8 @@ class MomentCollector:
         """Add rows: weighted features (n, D), next features (n, D), and what the rows' transitions pay and keep."""
         self._lstd_vector += left.T @ (rewards * mass)
         if ends.any():
-            law = project(self.support, rewards[ends, None], mass[ends, None])
-            self._terminal += left[ends].T @ law
+            distribution = project(self.support, rewards[ends, None], mass[ends, None])
+            self._terminal += left[ends].T @ distribution
         going = np.flatnonzero(~ends)
         for discount in np.unique(discounts[going]):
             rows = going[discounts[going] == discount]

@@ -1,7 +1,7 @@
 r"""The distributional Bellman operator of a finite process, projected onto a support.
 
 A process is kept as *branches*: one for each pair of a state and a reward that can follow it. Branch n leaves state
-:math:`x_n` with reward :math:`r_n` and holds the (sub-probability) law of the next state,
+:math:`x_n` with reward :math:`r_n` and holds the (sub-probability) distribution of the next state,
 :math:`\Pr(R = r_n, X' = \cdot \mid x_n)`. Rewards of the state alone give as many branches as states.
 """
 
@@ -33,19 +33,19 @@ class Branches(NamedTuple):
         rewards: (N,) reward r_n.
         discounts: (N,) discount of what follows: that of the process, or 0 where the return ends.
         ends: (N,) whether the return ends here.
-        next_law: (N, S) sparse; the rows of the branches of one state sum to one together.
+        next_distribution: (N, S) sparse; the rows of the branches of one state sum to one together.
     """
 
     states: NDArray[np.intp]
     rewards: Floats
     discounts: Floats
     ends: NDArray[np.bool_]
-    next_law: Sparse
+    next_distribution: Sparse
 
     @property
     def num_states(self) -> int:
         """Number of states, S."""
-        return self.next_law.shape[1]
+        return self.next_distribution.shape[1]
 
     @property
     def one_per_state(self) -> bool:
@@ -55,13 +55,13 @@ class Branches(NamedTuple):
     @property
     def mass(self) -> Floats:
         """(N,) probability of each branch, given its state."""
-        return np.asarray(self.next_law.sum(axis=1)).ravel()
+        return np.asarray(self.next_distribution.sum(axis=1)).ravel()
 
     def going_on(self) -> Branches:
-        """The same branches, with no law of the next state where the return ends."""
+        """The same branches, with no distribution of the next state where the return ends."""
         if not self.ends.any():
             return self
-        return self._replace(next_law=sparse.csr_array(self.next_law.multiply(~self.ends[:, None])))
+        return self._replace(next_distribution=sparse.csr_array(self.next_distribution.multiply(~self.ends[:, None])))
 
     def gather(self, values: Any) -> Any:
         """Sum values (N, ...) over the branches of each state: (S, ...)."""
@@ -78,7 +78,7 @@ class Branches(NamedTuple):
 
 
 def projected_bellman_update(branches: Branches, support: Support, masses: Floats) -> Floats:
-    r"""Projected law of :math:`R(x) + \gamma Z(X')` at every state, :math:`\sum_r P_r Q M_r^\top`.
+    r"""Projected distribution of :math:`R(x) + \gamma Z(X')` at every state, :math:`\sum_r P_r Q M_r^\top`.
 
     Args:
         branches: the process.
@@ -88,14 +88,14 @@ def projected_bellman_update(branches: Branches, support: Support, masses: Float
     Returns:
         (S, K) masses.
     """
-    return _branchwise(branches, support, lambda part: branches.next_law[part] @ masses)
+    return _branchwise(branches, support, lambda part: branches.next_distribution[part] @ masses)
 
 
-def projected_terminal_law(branches: Branches, support: Support) -> Floats:
-    """(S, K): projected law of the reward on the branches that end the return, zero elsewhere."""
+def projected_terminal_distribution(branches: Branches, support: Support) -> Floats:
+    """(S, K): projected distribution of the reward on the branches that end the return, zero elsewhere."""
     ended = branches.ends * branches.mass
     point = np.zeros(support.num_atoms)
-    point[0] = 1.0  # times a discount of zero: any law of mass one does
+    point[0] = 1.0  # times a discount of zero: any distribution of mass one does
     return _branchwise(branches, support, lambda part: ended[part, None] * point)
 
 

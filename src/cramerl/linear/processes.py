@@ -25,7 +25,7 @@ from cramerl.linear.operators import (
     Floats,
     Sparse,
     projected_bellman_update,
-    projected_terminal_law,
+    projected_terminal_distribution,
     solve_fixed_point,
 )
 from cramerl.linear.stationary import stationary_distribution
@@ -66,14 +66,14 @@ class MarkovRewardProcess:
     """
 
     def __init__(self, transition: Any, rewards: Any, discount: float):
-        law = stochastic_matrix("transition", transition)
-        states, values, probabilities = state_rewards(rewards, law.shape[0])
-        if len(states) == law.shape[0]:
-            next_law = law
+        distribution = stochastic_matrix("transition", transition)
+        states, values, probabilities = state_rewards(rewards, distribution.shape[0])
+        if len(states) == distribution.shape[0]:
+            next_distribution = distribution
         else:
-            next_law = sparse.csr_array(law[states].multiply(probabilities[:, None]))
+            next_distribution = sparse.csr_array(distribution[states].multiply(probabilities[:, None]))
         discounts, ends = np.full(len(values), require_discount(discount)), np.zeros(len(values), dtype=bool)
-        self._set(Branches(states, values, discounts, ends, next_law), discount)
+        self._set(Branches(states, values, discounts, ends, next_distribution), discount)
 
     @classmethod
     def from_outcomes(cls, outcomes: Iterable[tuple[float, Any]], discount: float) -> Self:
@@ -212,10 +212,10 @@ class MarkovRewardProcess:
         starts[1:] = (np.diff(x) != 0) | (np.diff(r) != 0) | (e[1:] != e[:-1])
         branch = np.cumsum(starts) - 1
         shape = (int(starts.sum()), num_states)
-        next_law = sparse.csr_array((probabilities[order], (branch, next_states[order])), shape=shape)
+        next_distribution = sparse.csr_array((probabilities[order], (branch, next_states[order])), shape=shape)
         discounts = np.where(e[starts], 0.0, require_discount(discount))
         process = cls.__new__(cls)
-        process._set(Branches(x[starts].astype(np.intp), r[starts], discounts, e[starts], next_law), discount)
+        process._set(Branches(x[starts].astype(np.intp), r[starts], discounts, e[starts], next_distribution), discount)
         require_stochastic("the probabilities out of each state", process.transition)
         return process
 
@@ -235,7 +235,7 @@ class MarkovRewardProcess:
     def transition(self) -> Sparse:
         """(S, S) sparse transition matrix."""
         if self._transition is None:
-            self._transition = sparse.csr_array(self.branches.gather(self.branches.next_law), copy=True)
+            self._transition = sparse.csr_array(self.branches.gather(self.branches.next_distribution), copy=True)
             self._transition.data.flags.writeable = False
         return self._transition
 
@@ -265,7 +265,7 @@ class MarkovRewardProcess:
     def continuation(self) -> Sparse:
         """(S, S) discounted transition matrix: gamma P, less the transitions that end the return."""
         b = self.branches
-        return sparse.csr_array(b.gather(sparse.csr_array(b.next_law.multiply(b.discounts[:, None]))))
+        return sparse.csr_array(b.gather(sparse.csr_array(b.next_distribution.multiply(b.discounts[:, None]))))
 
     def true_values(self) -> Floats:
         """(S,) expected return of every state."""
@@ -276,16 +276,16 @@ class MarkovRewardProcess:
         return solve_fixed_point(lambda v: following @ v, rewards, tol, max_products=100_000).solution
 
     def true_returns(self, support: Support) -> Floats:
-        """(S, K) law of the return of every state on the support: the tabular fixed point, without features.
+        """(S, K) distribution of the return of every state on the support: the tabular fixed point, without features.
 
-        Its error is that of the grid; take a fine one, wide enough for `return_range`, for a reference law.
+        Its error is that of the grid; take a fine one, wide enough for `return_range`, for a reference distribution.
         """
         even = np.full((self.num_states, support.num_atoms), 1.0 / support.num_atoms)
-        ended = projected_terminal_law(self.branches, support)
+        ended = projected_terminal_distribution(self.branches, support)
         going = self.branches.going_on()
 
-        # Solve for the difference to an even law of mass one. It has mass zero, where the update contracts; what
-        # rounding adds to the mass would not die out, and is taken out.
+        # Solve for the difference to an even distribution of mass one. It has mass zero, where the update contracts;
+        # what rounding adds to the mass would not die out, and is taken out.
         def update(masses: Floats) -> Floats:
             return projected_bellman_update(going, support, masses - masses.mean(axis=1, keepdims=True))
 
@@ -310,22 +310,22 @@ class MarkovRewardProcess:
         if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer) or num_steps < 1:
             raise ValueError(f"num_steps must be an integer >= 1, got {num_steps!r}")
         rng = np.random.default_rng(seed)
-        law, b = self.branches.next_law, self.branches
+        distribution, b = self.branches.next_distribution, self.branches
         # Entries of one state are contiguous; cumulative probabilities over all entries make one search a step.
-        ends = np.cumsum(law.data)
-        first = law.indptr[np.searchsorted(b.states, np.arange(self.num_states))]
-        last = law.indptr[np.searchsorted(b.states, np.arange(self.num_states), side="right")]
+        ends = np.cumsum(distribution.data)
+        first = distribution.indptr[np.searchsorted(b.states, np.arange(self.num_states))]
+        last = distribution.indptr[np.searchsorted(b.states, np.arange(self.num_states), side="right")]
         below = np.concatenate([[0.0], ends])[first]
         mass = np.concatenate([[0.0], ends])[last] - below
         entries = np.empty(num_steps, dtype=np.intp)
         state = int(rng.choice(self.num_states, p=self.stationary_distribution()))
         draws = rng.random(num_steps)
-        targets = law.indices
+        targets = distribution.indices
         for t in range(num_steps):
             place = below[state] + draws[t] * mass[state]
             low, high = first[state], last[state]
             entry = min(low + int(np.searchsorted(ends[low:high], place, side="right")), high - 1)
             entries[t] = entry
             state = targets[entry]
-        branch = np.searchsorted(law.indptr, entries, side="right") - 1
+        branch = np.searchsorted(distribution.indptr, entries, side="right") - 1
         return Transitions(b.states[branch], b.rewards[branch], targets[entries].astype(np.intp), b.ends[branch])

@@ -48,7 +48,7 @@ _FILES_AT_ONCE = 32
 # How often a task may lose its worker or node before the fit is given up.
 _RETRIES = 20
 
-Report = Callable[[str], None]
+OnProgress = Callable[[str], None]
 
 
 def fit_ray(
@@ -62,7 +62,7 @@ def fit_ray(
     feature_function: Callable[[Floats], ArrayLike] | None = None,
     chunk_rows: int | None = None,
     address: str | None = None,
-    report: Report | None = None,
+    on_progress: OnProgress | None = None,
 ) -> DistributionalLSTD:
     """Fit the estimator to all rows of a Ray dataset or of Parquet files on a Ray cluster, and return it.
 
@@ -82,16 +82,20 @@ def fit_ray(
         chunk_rows: most rows in a chunk; None: 200,000, or as many as make 208 MB.
         address: of the cluster, as in ``ray.init``; None: the one this process is connected to, else the one that
             RAY_ADDRESS names, else one on this machine for the duration of the fit.
-        report: told in words how far a pass has come.
+        on_progress: told in words how far a pass has come.
     """
     layout = Layout(features, reward, next_features, terminated, feature_function)
-    with ray_rows(data, layout, chunk_rows, address, report) as source:
+    with ray_rows(data, layout, chunk_rows, address, on_progress) as source:
         return estimator.fit_source(source)
 
 
 @contextmanager
 def ray_rows(
-    data: Any, layout: Layout, chunk_rows: int | None = None, address: str | None = None, report: Report | None = None
+    data: Any,
+    layout: Layout,
+    chunk_rows: int | None = None,
+    address: str | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Iterator[ClusterFiles | ClusterDataset]:
     """A source on a cluster, for as long as the block lasts; arguments as in `fit_ray`."""
     if chunk_rows is not None:
@@ -99,7 +103,7 @@ def ray_rows(
     with connect(address) as ray:
         kind = ClusterDataset if hasattr(data, "map_batches") else ClusterFiles
         with _plain_errors(ray):
-            source = kind(ray, data, layout, chunk_rows, report or (lambda words: None))
+            source = kind(ray, data, layout, chunk_rows, on_progress or (lambda words: None))
         yield source
 
 
@@ -111,11 +115,11 @@ class ClusterFiles:
         path: of the files.
         layout: the columns.
         chunk_rows: most rows in a chunk; None: as many as are good.
-        report: told in words how far a pass has come.
+        on_progress: told in words how far a pass has come.
     """
 
-    def __init__(self, ray: Any, path: Paths, layout: Layout, chunk_rows: int | None, report: Report):
-        self._ray, self._layout, self._report, self._passes = ray, ray.put(layout), report, 0
+    def __init__(self, ray: Any, path: Paths, layout: Layout, chunk_rows: int | None, on_progress: OnProgress):
+        self._ray, self._layout, self._on_progress, self._passes = ray, ray.put(layout), on_progress, 0
         self._add_up = ray.remote(_add_up).options(num_returns=2, max_retries=_RETRIES)
         self._merge, look, read = (
             ray.remote(function).options(max_retries=_RETRIES) for function in (_merged, _group_sizes, first_chunk)
@@ -155,7 +159,7 @@ class ClusterFiles:
             while waiting:
                 done, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0.5)
                 ray.get(done)  # an error comes up at once, not when all is done
-                self._report(f"{what}: {len(tasks) - len(waiting)} of {len(tasks)}")
+                self._on_progress(f"{what}: {len(tasks) - len(waiting)} of {len(tasks)}")
             return ray.get(tasks)
         except BaseException:
             for task in waiting:
@@ -166,8 +170,8 @@ class ClusterFiles:
 class ClusterDataset:
     """The rows of a ``ray.data.Dataset`` as a source; a pass streams through it. Arguments as of `ClusterFiles`."""
 
-    def __init__(self, ray: Any, dataset: Any, layout: Layout, chunk_rows: int | None, report: Report):
-        self._ray, self._dataset, self._layout, self._report, self._passes = ray, dataset, layout, report, 0
+    def __init__(self, ray: Any, dataset: Any, layout: Layout, chunk_rows: int | None, on_progress: OnProgress):
+        self._ray, self._dataset, self._layout, self._on_progress, self._passes = ray, dataset, layout, on_progress, 0
         with _in_order(dataset):
             for batch in dataset.limit(1000).iter_batches(batch_size=1000, batch_format="pyarrow"):
                 self.head = _one_chunk(layout, batch)
@@ -194,7 +198,7 @@ class ClusterDataset:
                     raise ValueError(row["problem"])
                 whole.merge(pickle.loads(row["sums"]))
                 number += 1
-                self._report(f"pass {self._passes}: {number} batches added up")
+                self._on_progress(f"pass {self._passes}: {number} batches added up")
         return whole
 
 

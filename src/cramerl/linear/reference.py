@@ -1,4 +1,4 @@
-"""A reference law of the returns: fine, and free of the spreading that repeated projection brings.
+"""A reference distribution of the returns: fine, and free of the spreading that repeated projection brings.
 
 The hat projection keeps the mean of what it moves but widens it, by up to a quarter of the spacing squared each
 time; at a discount of 0.99 fifty such steps add up. Here mass is shared between four neighbours (cubic Lagrange
@@ -17,7 +17,7 @@ from cramerl.linear.operators import Branches, Floats, solve_fixed_point
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.supports import Support
 
-# Numbers (states x atoms) up to which a reference law is computed, and the atoms it should have at least.
+# Numbers (states x atoms) up to which a reference distribution is computed, and the atoms it should have at least.
 _MOST_NUMBERS = 1_500_000
 _FEWEST_ATOMS, _MOST_ATOMS = 300, 1000
 # Distinct rewards up to which each has its own sparse matrix.
@@ -25,7 +25,7 @@ _MOST_MATRICES = 100
 _DEVIATIONS = 10.0
 
 
-def reference_law(process: MarkovRewardProcess) -> tuple[Support, Floats] | None:
+def reference_distribution(process: MarkovRewardProcess) -> tuple[Support, Floats] | None:
     """A uniform grid over ten standard deviations of every return, and (S, grid) masses; None if S is too large."""
     budget = _MOST_NUMBERS if _few_rewards(process.branches) else _MOST_NUMBERS // 4
     if budget // process.num_states < _FEWEST_ATOMS:
@@ -38,11 +38,11 @@ def reference_law(process: MarkovRewardProcess) -> tuple[Support, Floats] | None
     ended = np.zeros((len(branches.states), grid.num_atoms))
     ended[:, 0] = branches.ends * branches.mass
 
-    # As in `MarkovRewardProcess.true_returns`: the difference to an even law has mass zero, and is kept there.
+    # As in `MarkovRewardProcess.true_returns`: the difference to an even distribution has mass zero, and is kept there.
     def update(masses: Floats) -> Floats:
-        return branches.gather(move(going.next_law @ (masses - masses.mean(axis=1, keepdims=True))))
+        return branches.gather(move(going.next_distribution @ (masses - masses.mean(axis=1, keepdims=True))))
 
-    constant = branches.gather(move(going.next_law @ start)) + branches.gather(move(ended)) - start
+    constant = branches.gather(move(going.next_distribution @ start)) + branches.gather(move(ended)) - start
     return grid, start + solve_fixed_point(update, constant, 1e-10, max_products=5000).solution
 
 
@@ -74,8 +74,10 @@ def _second_moments(process: MarkovRewardProcess, values: Floats) -> Floats:
     """E G^2 = E[r^2 + 2 r gamma V' + gamma^2 G'^2]."""
     b = process.branches
     going = b.going_on()
-    known = b.gather(b.rewards**2 * b.mass + 2 * b.rewards * b.discounts * (going.next_law @ values))
-    twice: Any = sparse.csr_array(b.gather(sparse.csr_array(going.next_law.multiply(b.discounts[:, None] ** 2))))
+    known = b.gather(b.rewards**2 * b.mass + 2 * b.rewards * b.discounts * (going.next_distribution @ values))
+    twice: Any = sparse.csr_array(
+        b.gather(sparse.csr_array(going.next_distribution.multiply(b.discounts[:, None] ** 2)))
+    )
     tol = 1e-12 * max(1.0, float(np.linalg.norm(known)))
     return solve_fixed_point(lambda v: twice @ v, known, tol, max_products=100_000).solution
 

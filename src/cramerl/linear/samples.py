@@ -100,7 +100,7 @@ class Data:
         self.ended_outside += (last < low - slack).sum(), (last > high + slack).sum()
 
     def report(self, weights: Floats, normalisation: Normalisation) -> SupportReport:
-        """What the support cuts off of the laws with these weights."""
+        """What the support cuts off of the distributions with these weights."""
         k, n, out = self.support.num_atoms, self.num_samples, self.leaving
         even = 0.0 if normalisation == "after" else 1.0 / k
         shape = weights if normalisation == "after" else weights - weights.mean(axis=1, keepdims=True)
@@ -155,7 +155,7 @@ def certify(
     gap = float(np.sqrt(max(0.0, difference @ gram @ difference)))
     distance = float(np.sqrt(max(0.0, 1.0 - whitening.constant @ whitening.constant)))
     in_span = distance < 1e-6 or normalisation == "affine"
-    say = ["A constant is in the span of the features: every law has total mass one."]
+    say = ["A constant is in the span of the features: every distribution has total mass one."]
     if not in_span:
         say = [f"No combination of the features is constant (distance {distance:.2g}): add a column of ones."]
     say.append(f"The features' Gram matrix has condition number {whitening.condition:.3g}.")
@@ -213,11 +213,11 @@ def system_by_passes(source: Source, data: Data, whitening: Whitening, normalisa
     change, support, discount, n = whitening.inverse, data.support, data.discount, data.num_samples
     k, size = support.num_atoms, few_rows(8 * max(support.num_atoms, len(change)))
 
-    def backed_up(part: Rows, laws: Floats) -> Floats:
-        return part.features.T @ backup(support, part.rewards, part.discounts(discount), laws)
+    def backed_up(part: Rows, distributions: Floats) -> Floats:
+        return part.features.T @ backup(support, part.rewards, part.discounts(discount), distributions)
 
     def constants(part: Rows) -> list[Any]:
-        """Where even laws go, of transitions that go on and of those that end: there all of it goes to the reward."""
+        """Where uniform distributions go, of transitions that continue and of those that end (all to the reward)."""
         ended, even = part.ended[:, None], np.full(k, 1.0 / k)
         return [backed_up(part, np.where(ended, 0.0, even)), backed_up(part, np.where(ended, even, 0.0))]
 

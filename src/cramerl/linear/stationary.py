@@ -25,7 +25,7 @@ _MOST_ENTRIES = 40_000_000
 
 
 def stationary_distribution(transition: Sparse) -> Floats:
-    r"""The law :math:`\xi = \xi P`; ValueError where more than one exists.
+    r"""The distribution :math:`\xi = \xi P`; ValueError where more than one exists.
 
     A finite chain has exactly one if it has exactly one closed class of states. Chains that mix fast are solved by
     power iteration. The others by state reduction (Grassmann, Taksar and Heyman): remove states, each time censoring
@@ -34,9 +34,9 @@ def stationary_distribution(transition: Sparse) -> Floats:
     """
     recurrent = _closed_class(transition)
     inner = transition if len(recurrent) == transition.shape[0] else transition[recurrent][:, recurrent]
-    law = np.zeros(transition.shape[0])
-    law[recurrent] = _solve(sparse.csr_array(inner))
-    return law
+    distribution = np.zeros(transition.shape[0])
+    distribution[recurrent] = _solve(sparse.csr_array(inner))
+    return distribution
 
 
 def _closed_class(transition: Sparse) -> NDArray[np.intp]:
@@ -58,15 +58,15 @@ def _closed_class(transition: Sparse) -> NDArray[np.intp]:
 def _solve(chain: Sparse) -> Floats:
     if chain.shape[0] <= _TINY_STATES:
         return _state_reduction(chain.toarray())
-    law, settled = _power(chain, _FAST_STEPS)
+    distribution, settled = _power(chain, _FAST_STEPS)
     if not settled and chain.shape[0] <= _DENSE_STATES:
         return _state_reduction(chain.toarray())
     if not settled:
         reduced = _sparse_state_reduction(chain)
-        law, settled = _power(chain, _SLOW_STEPS) if reduced is None else (reduced, True)
+        distribution, settled = _power(chain, _SLOW_STEPS) if reduced is None else (reduced, True)
     if not settled:
         raise ValueError("transition mixes too slowly to find its stationary distribution; give state_distribution")
-    return law
+    return distribution
 
 
 def _state_reduction(chain: Floats) -> Floats:
@@ -79,11 +79,11 @@ def _state_reduction(chain: Floats) -> Floats:
             p[:n, low:n] += np.outer(p[:n, n], p[n, low:n])
             p[low:n, :low] += np.outer(p[low:n, n], p[n, :low])
         p[:low, :low] += p[:low, low:top] @ p[low:top, :low]
-    law = np.zeros(len(p))
-    law[0] = 1.0
+    distribution = np.zeros(len(p))
+    distribution[0] = 1.0
     for n in range(1, len(p)):
-        law[n] = law[:n] @ p[:n, n]
-    return law / law.sum()
+        distribution[n] = distribution[:n] @ p[:n, n]
+    return distribution / distribution.sum()
 
 
 def _sparse_state_reduction(chain: Sparse) -> Floats | None:
@@ -102,12 +102,12 @@ def _sparse_state_reduction(chain: Sparse) -> Floats | None:
             return None
         if len(out) < 0.05 * len(kept) and len(kept) <= _DENSE_CORE:
             break
-    law = _state_reduction(rest.toarray())
+    distribution = _state_reduction(rest.toarray())
     for out, kept, into in reversed(levels):
         whole = np.empty(len(out) + len(kept))
-        whole[kept], whole[out] = law, law @ into
-        law = whole / whole.sum()
-    return law
+        whole[kept], whole[out] = distribution, distribution @ into
+        distribution = whole / whole.sum()
+    return distribution
 
 
 def _independent_set(chain: Sparse) -> NDArray[np.bool_]:
@@ -127,21 +127,21 @@ def _independent_set(chain: Sparse) -> NDArray[np.bool_]:
 def _power(chain: Sparse, most_steps: int) -> tuple[Floats, bool]:
     """Power iteration, on (I + P) / 2 once a period shows; False as soon as it would not arrive in time."""
     backwards = sparse.csr_array(chain.T)
-    law = np.full(chain.shape[0], 1.0 / chain.shape[0])
+    distribution = np.full(chain.shape[0], 1.0 / chain.shape[0])
     lazy, previous = False, math.inf
     for step in range(1, most_steps + 1):
-        moved = backwards @ law
-        change = float(np.abs(moved - law).sum())
-        law = (law + moved) / 2 if lazy else moved
+        moved = backwards @ distribution
+        change = float(np.abs(moved - distribution).sum())
+        distribution = (distribution + moved) / 2 if lazy else moved
         if change <= _TOLERANCE:
-            return law / law.sum(), True
+            return distribution / distribution.sum(), True
         if step % _WINDOW == 0:
             if math.isfinite(previous) and step + _steps_left(change, previous) > most_steps:
                 if lazy and most_steps < _SLOW_STEPS:
                     break
                 lazy = True
             previous = change
-    return law / law.sum(), False
+    return distribution / distribution.sum(), False
 
 
 def _steps_left(change: float, previous: float) -> float:

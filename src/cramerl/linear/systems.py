@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from cramerl.linear.moments import MomentCollector, Moments
-from cramerl.linear.operators import Floats, projected_bellman_update, projected_terminal_law
+from cramerl.linear.operators import Floats, projected_bellman_update, projected_terminal_distribution
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.linear.whitening import Whitening
 from cramerl.projections import backup, backup_matrix
@@ -80,7 +80,7 @@ def process_moments(problem: Problem) -> Moments:
         rows = order[part]
         states = branches.states[rows]
         left = problem.state_distribution[states, None] * (features[states] @ change)
-        right = (going.next_law[rows] @ features) @ change
+        right = (going.next_distribution[rows] @ features) @ change
         collector.add(left, right, branches.rewards[rows], branches.discounts[rows], branches.ends[rows], mass[rows])
     return collector.moments()
 
@@ -142,7 +142,7 @@ def state_space_system(problem: Problem) -> LinearSystem:
 
     even = np.full((branches.num_states, k), 1.0 / k)
     spread = project_features(projected_bellman_update(going, support, even))
-    terminal = project_features(projected_terminal_law(branches, support))
+    terminal = project_features(projected_terminal_distribution(branches, support))
     return matrix_free_system(move, spread, terminal, problem.whitening.constant, normalisation)
 
 
@@ -157,8 +157,8 @@ def matrix_free_system(
 
     Args:
         move: the projected backup of weights (D, K), where the return goes on.
-        spread: (D, K), the same of the even law.
-        terminal: (D, K), projected law of the rewards that end the return.
+        spread: (D, K), the same of the even distribution.
+        terminal: (D, K), projected distribution of the rewards that end the return.
         constant: (D,), the whitening's.
         normalisation: how the mass is kept.
     """
@@ -173,7 +173,7 @@ def process_system(problem: Problem) -> LinearSystem:
     """The system of a process: compressed where that is cheaper per product and fits, in state space otherwise."""
     branches, d, k = problem.process.branches, problem.features.shape[1], problem.support.num_atoms
     numbers = min(len(np.unique(branches.rewards)), k * k + 1) * d * d
-    through_states = branches.next_law.nnz + 20 * len(branches.states) + 2 * branches.num_states * d
+    through_states = branches.next_distribution.nnz + 20 * len(branches.states) + 2 * branches.num_states * d
     if numbers <= min(_MOST_NUMBERS, 20 * through_states):
         moments = process_moments(problem)
         return compressed_system(moments, problem.whitening.constant, problem.support, problem.normalisation)
@@ -190,7 +190,7 @@ def _post(weights: Floats, normalisation: Normalisation) -> Floats:
 
 
 def _constant(spread: Floats, terminal: Floats, constant: Floats, k: int, normalisation: Normalisation) -> Floats:
-    """b: where the even law u goes (*before*, *affine*) or u itself (*after*), and the rewards that end the return."""
+    """b: the backup of the uniform distribution u (*before*, *affine*) or u itself (*after*), and the final rewards."""
     if normalisation == "after":
         return _post(terminal, "after") + constant[:, None] / k
     return spread + terminal - (constant[:, None] / k if normalisation == "affine" else 0.0)

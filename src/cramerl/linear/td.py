@@ -265,7 +265,7 @@ class LinearTD:
             return np.full_like(masses, np.nan)  # for `_step` to report: `backup` would blame its argument
         if self.normalisation == "before":
             masses += (1.0 - masses.sum(axis=1, keepdims=True)) * even
-        # Where the return ends a discount of zero moves any law of mass one to the reward.
+        # Where the return ends a discount of zero moves any distribution of mass one to the reward.
         masses[terminated] = even
         target = backup(self.support, rewards, np.where(terminated, 0.0, self.discount), masses)
         if self.normalisation == "after":

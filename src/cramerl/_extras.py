@@ -1,0 +1,54 @@
+"""Optional libraries: import one, or say which extra of cramerl installs it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+EXTRA_OF = {
+    "ale_py": "deep",
+    "av": "watch",
+    "gymnasium": "gym",
+    "gymnax": "deep",
+    "jax": "deep",
+    "jinja2": "plot",
+    "matplotlib": "plot",
+    "minari": "data",
+    "optax": "deep",
+    "optuna": "optuna",
+    "PIL": "watch",
+    "pyarrow": "data",
+    "ray": "ray",
+    "rich": "deep",
+    "safetensors": "deep",
+    "tensorboardX": "deep",
+    "trackio": "trackio",
+    "wandb": "wandb",
+}
+"""The extra that installs each optional library, by the name it is imported under."""
+
+DEEP_LIBRARIES = ("jax", "optax", "gymnax", "gymnasium", "ale_py", "safetensors")
+"""What agents need."""
+
+
+def require_library(*names: str) -> None:
+    """Raise ValueError, with the command that installs it, if a library is missing. Nothing is imported."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise _missing(name)
+
+
+def load_library(name: str) -> Any:
+    """Import a library; raise ValueError, with the command that installs it, if it is missing."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if error.name is not None and error.name.partition(".")[0] != name.partition(".")[0]:
+            raise  # the library is installed, but something it needs is not
+        raise _missing(name) from None
+
+
+def _missing(name: str) -> ValueError:
+    extra = EXTRA_OF[name.partition(".")[0]]
+    return ValueError(f"{name} is not installed; install it with: pip install 'cramerl[{extra}]'")

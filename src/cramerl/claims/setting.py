@@ -1,0 +1,174 @@
+"""What the claims share: small processes, the paper's operators written plainly, errors against true distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from cramerl.cramer import cramer_distance_sq, cramer_gram
+from cramerl.linear.operators import Floats, projected_bellman_update
+from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.projections import project
+from cramerl.supports import Support
+
+
+class Setting(NamedTuple):
+    """A process, features (S, D) and a support."""
+
+    process: MarkovRewardProcess
+    features: Floats
+    support: Support
+
+    @property
+    def weights(self) -> Floats:
+        """(S,) stationary distribution."""
+        return self.process.stationary_distribution()
+
+
+def unit_support(num_atoms: int) -> Support:
+    """The paper's atoms: spacing one, centred on zero."""
+    return Support.uniform((1 - num_atoms) / 2, (num_atoms - 1) / 2, num_atoms)
+
+
+def random_setting(
+    rng: np.random.Generator,
+    *,
+    num_states: int = 4,
+    num_features: int = 2,
+    num_atoms: int = 7,
+    discount: float = 0.8,
+    reach: float = 1.0,
+    bias: bool = False,
+    uneven: bool = False,
+) -> Setting:
+    """A dense random process with two rewards a state that depend on the next state, and normal features.
+
+    Args:
+        rng: where everything is drawn from.
+        num_states: S.
+        num_features: D.
+        num_atoms: K.
+        discount: gamma.
+        reach: largest reward, in units of the largest that never clips; above one returns may leave the support.
+        bias: make the first feature the constant.
+        uneven: draw the atoms at random instead of one apart.
+    """
+    support = unit_support(num_atoms)
+    if uneven:
+        inner = np.sort(rng.uniform(support.v_min, support.v_max, num_atoms - 2))
+        support = Support([support.v_min, *inner, support.v_max])
+    distribution = rng.dirichlet(np.full(num_states, 0.7), size=num_states)
+    share = rng.uniform(size=distribution.shape)
+    limit = reach * (1 - discount) * support.v_max
+    first, second = rng.uniform(-limit, limit, 2)
+    process = MarkovRewardProcess.from_outcomes(
+        [(first, distribution * share), (second, distribution * (1 - share))], discount
+    )
+    features = rng.normal(size=(num_states, num_features))
+    if bias:
+        features[:, 0] = 1.0
+    return Setting(process, features, support)
+
+
+def one_state(num_atoms: int = 5, discount: float = 0.5) -> Setting:
+    """The smallest process: one state, reward zero, one feature. Its return is zero, and nothing clips."""
+    return Setting(MarkovRewardProcess([[1.0]], [0.0], discount), np.ones((1, 1)), unit_support(num_atoms))
+
+
+def three_cycle() -> Setting:
+    """States 0 -> 1 -> 2 -> 0 with returns 1, 0, -1, all on three atoms, and features that span the zero-sum ones."""
+    cycle, returns = np.roll(np.eye(3), 1, axis=1), np.array([1.0, 0.0, -1.0])
+    process = MarkovRewardProcess(cycle, returns - 0.5 * cycle @ returns, 0.5)
+    return Setting(process, np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]), unit_support(3))
+
+
+def bellman(setting: Setting, masses: Floats) -> Floats:
+    """T'P, (S, K)."""
+    return projected_bellman_update(setting.process.branches, setting.support, masses)
+
+
+def span_projection(setting: Setting) -> Floats:
+    """Π_Φ, (S, S): projection onto the span of the features in the stationary norm."""
+    weighted = setting.features.T * setting.weights
+    return setting.features @ np.linalg.solve(weighted @ setting.features, weighted)
+
+
+def fixed_point(step: Callable[[Floats], Floats], shape: tuple[int, ...]) -> Floats:
+    """Fixed point of an affine map of arrays of this shape, by a dense solve."""
+    size = int(np.prod(shape))
+    constant = step(np.zeros(shape)).ravel()
+    matrix = np.stack([step(unit.reshape(shape)).ravel() - constant for unit in np.eye(size)], axis=1)
+    found: Floats = np.linalg.solve(np.eye(size) - matrix, constant).astype(np.float64)
+    return found.reshape(shape)
+
+
+def shape_sq(setting: Setting, difference: Floats) -> float:
+    """Squared norm of (S, K) in C_0, weighted by the states: blind to mass."""
+    return float(setting.weights @ cramer_distance_sq(setting.support, difference, 0 * difference, 0.0))
+
+
+def mass_sq(setting: Setting, difference: Floats) -> float:
+    """Squared norm of (S, K) in ee', weighted by the states."""
+    return float(setting.weights @ difference.sum(axis=1) ** 2) / setting.support.num_atoms
+
+
+def unit_mass(masses: Floats) -> Floats:
+    """The same shapes with total mass one: the deficit is put evenly on the atoms."""
+    return masses + (1.0 - masses.sum(axis=-1, keepdims=True)) / masses.shape[-1]
+
+
+def distribution_error_sq(setting: Setting, masses: Floats, fine: Support, distribution: Floats) -> float:
+    """Squared C_0 error of (S, K) masses against the distribution (S, J) of the return on a finer support, weighted."""
+    spread = project(fine, setting.support.atoms, unit_mass(masses))
+    return float(setting.weights @ cramer_distance_sq(fine, spread, distribution, 0.0))
+
+
+def density_distance_sq(atoms: Floats, difference: Floats) -> float:
+    """The appendix's shape part: the CDF less a uniform density of the same mass, squared, over the atoms' range."""
+    heights, mass, width = np.cumsum(difference)[:-1], difference.sum(), atoms[-1] - atoms[0]
+    left = heights - mass * (atoms[:-1] - atoms[0]) / width
+    right = heights - mass * (atoms[1:] - atoms[0]) / width
+    # On each cell the integrand is the square of a straight line.
+    return float(np.sum((left**2 + left * right + right**2) / 3 * np.diff(atoms)))
+
+
+def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = False) -> tuple[Floats, Floats]:
+    """One step of minimising the loss of Eq. 5 (constant put right) over outputs that are linear in weights w.
+
+    Nothing is assumed of the design: normal equations of the quadratic loss, with T' applied to every column.
+
+    Args:
+        setting: the process, its support and states.
+        design: (S, K, W): outputs are ``design @ w``.
+        lam: λ > 0.
+        before: give the outputs mass one before they are backed up.
+
+    Returns:
+        F (W, W) and c (W,): the step is w -> F w + c.
+    """
+    k, xi = setting.support.num_atoms, setting.weights
+    weighted = np.einsum("x,xkw,kl->wxl", xi, design, cramer_gram(setting.support, 0.0))
+    pulled = (lam / k) * np.einsum("x,xkw->w", xi, design)
+    masses = design.sum(axis=1)
+    normal = np.einsum("wxl,xlv->wv", weighted, design) + (lam / k) * np.einsum("x,xw,xv->wv", xi, masses, masses)
+
+    def back(outputs: Floats) -> Floats:
+        return bellman(setting, unit_mass(outputs) if before else outputs)
+
+    start = back(np.zeros(design.shape[:2]))
+    moved = np.stack([back(column) - start for column in np.moveaxis(design, -1, 0)], axis=-1)
+    matrix = np.linalg.solve(normal, np.einsum("wxl,xlv->wv", weighted, moved))
+    return matrix, np.linalg.solve(normal, np.einsum("wxl,xl->w", weighted, start) + pulled)
+
+
+def free_design(setting: Setting) -> Floats:
+    """The design of the paper's class ΦΘ, (S, K, DK): every atom has weights of its own."""
+    k, (num_states, num_features) = setting.support.num_atoms, setting.features.shape
+    return np.einsum("xd,kl->xkdl", setting.features, np.eye(k)).reshape(num_states, k, num_features * k)
+
+
+def spectral_radius(matrix: Floats) -> float:
+    """Largest modulus of an eigenvalue."""
+    return float(np.abs(np.linalg.eigvals(matrix)).max())

@@ -1,0 +1,117 @@
+"""Claims as a table for a terminal, and as plain values for a JSON file."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from cramerl.claims.claim import CORRECTED, FALSE, HOLDS, VERDICTS, Claim, Expected, Verdict
+
+MARKS: dict[Verdict, str] = {HOLDS: "✓", CORRECTED: "~", FALSE: "✗"}
+_ID, _MARK, _GAP = 4, 3, 2
+# Below this there is no room for two columns of text: figures go under the statement.
+_TWO_COLUMNS = 72
+
+
+def format_table(claims: Sequence[Claim], width: int) -> str:
+    """A table of id, mark of the verdict, statement and figures, wrapped to a width in characters.
+
+    Args:
+        claims: from `verify`.
+        width: of the terminal; at least 30 is used.
+    """
+    width = max(30, width)
+    text, figures = _widths(width)
+    lines = [_row("", "", ["the paper says"], ["recomputed"], text, figures)] if figures else []
+    lines.append("─" * width)
+    for claim in claims:
+        statement = textwrap.wrap(claim.statement, text)
+        found = [line for name in claim.figures for line in _figure_lines(claim, name, text, figures)]
+        lines.append(_row(claim.id, MARKS[claim.verdict], statement, found, text, figures))
+    lines += ["─" * width, *textwrap.wrap(summary(claims), width)]
+    return "\n".join(lines)
+
+
+def summary(claims: Sequence[Claim]) -> str:
+    """One sentence: the verdicts counted, and whether all figures stand."""
+    found = count(claims)
+    verdicts = ", ".join(f"{MARKS[v]} {found[v]} {_AS_A_COUNT[v]}" for v in VERDICTS)
+    moved = [claim.id for claim in claims if not claim.passed]
+    if moved:
+        return f"{len(claims)} claims: {verdicts}. FIGURES HAVE MOVED in {', '.join(moved)}."
+    return f"{len(claims)} claims: {verdicts}. All figures reproduced."
+
+
+def count(claims: Sequence[Claim]) -> dict[Verdict, int]:
+    """How many claims have each verdict."""
+    return {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
+
+
+def show(figure: float, expected: Expected) -> str:
+    """A figure with the digits worth showing: two of what rounding leaves, ten of one that has moved."""
+    if figure and abs(figure) < 1e-6:
+        return f"{figure:.1e}"
+    return format(figure, expected.style if expected.admits(figure) else ".10g")
+
+
+def to_json(claims: Sequence[Claim]) -> dict[str, Any]:
+    """Plain values: every claim, the verdicts counted, and whether all passed. Bounds that are infinite are None."""
+    return {
+        "passed": all(claim.passed for claim in claims),
+        "counts": dict(count(claims)),
+        "claims": [
+            {
+                "id": claim.id,
+                "statement": claim.statement,
+                "verdict": claim.verdict,
+                "correction": claim.correction,
+                "passed": claim.passed,
+                "figures": {name: _finite(figure) for name, figure in claim.figures.items()},
+                "expected": {
+                    name: {"low": _finite(e.low), "high": _finite(e.high), "text": e.text}
+                    for name, e in claim.expected.items()
+                },
+            }
+            for claim in claims
+        ],
+    }
+
+
+_AS_A_COUNT: dict[Verdict, str] = {HOLDS: "hold", CORRECTED: "hold with a correction", FALSE: "false"}
+
+
+def _widths(width: int) -> tuple[int, int]:
+    """Columns for statement and figures; zero for the figures means below the statement."""
+    left = width - _ID - _MARK
+    if width < _TWO_COLUMNS:
+        return left, 0
+    text = (left - _GAP) * 9 // 20
+    return text, left - _GAP - text
+
+
+def _row(id: str, mark: str, statement: list[str], found: list[str], text: int, figures: int) -> str:
+    start, blank = f"{id:<{_ID}}{mark:<{_MARK}}", " " * (_ID + _MARK)
+    if not figures:
+        body = [*statement, *found]
+        return "\n".join((start if i == 0 else blank) + line for i, line in enumerate(body)).rstrip()
+    height = max(len(statement), len(found))
+    left, right = (column + [""] * (height - len(column)) for column in (statement, found))
+    return "\n".join(
+        f"{start if i == 0 else blank}{a:<{text}}{' ' * _GAP}{b}".rstrip()
+        for i, (a, b) in enumerate(zip(left, right, strict=True))
+    )
+
+
+def _figure_lines(claim: Claim, name: str, text: int, figures: int) -> list[str]:
+    figure, expected = claim.figures[name], claim.expected[name]
+    moved = "" if expected.admits(figure) else f"  MOVED: expected {expected.text}"
+    # With no column of their own figures are set in by two, under a statement that fills the line.
+    indent = "" if figures else "  "
+    line = f"{name}: {show(figure, expected)}{moved}"
+    return textwrap.wrap(line, figures or text, initial_indent=indent, subsequent_indent=indent + "  ")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""The ``cramerl`` command: one module for each of its commands."""

@@ -1,0 +1,87 @@
+"""What commands share: types of arguments, progress on one line, checks of what is installed and where to write."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cramerl._extras import DEEP_LIBRARIES, require_library
+
+
+def integer_from(least: int, most: int | None = None) -> Callable[[str], int]:
+    """A type of argument: integers from ``least`` to ``most``."""
+
+    def integer(text: str) -> int:
+        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            end = "" if most is None else f" and <= {most}"
+            raise argparse.ArgumentTypeError(f"must be an integer >= {least}{end}, got {text!r}")
+        return int(text)
+
+    return integer
+
+
+def number_in(allowed: str, accept: Callable[[float], bool]) -> Callable[[str], float]:
+    """A type of argument: numbers that ``accept`` accepts; ``allowed`` describes them in the error."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not accept(value):
+            raise argparse.ArgumentTypeError(f"must be a number {allowed}, got {text!r}")
+        return value
+
+    return number
+
+
+probability = number_in("in [0, 1]", lambda value: 0 <= value <= 1)
+positive_fraction = number_in("in (0, 1]", lambda value: 0 < value <= 1)
+minutes = number_in("> 0", lambda value: 0 < value < 1e6)
+
+
+def add_lane_flag(parser: argparse.ArgumentParser) -> None:
+    """Add ``--lane``, which selects one run of a group."""
+    parser.add_argument(
+        "--lane",
+        type=integer_from(0),
+        default=0,
+        metavar="N",
+        help="which run of a group that was trained in one program, counted from 0 (default: %(default)s)",
+    )
+
+
+def show_progress(text: str) -> None:
+    """Show a line that the next one overwrites, if a person is watching."""
+    if sys.stderr.isatty():
+        print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
+
+
+def require_deep_libraries() -> None:
+    """Say what to install before an agent is trained or played."""
+    require_library(*DEEP_LIBRARIES)
+
+
+def make_folder(out: Path) -> None:
+    """Create the folder that ``--out`` names."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out must be a folder, {out} is a file")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def folder_for_results(path: Path) -> Iterator[None]:
+    """Create a folder before the work whose results it will hold; remove it again if the work fails."""
+    created = [folder for folder in (path, *path.parents) if not folder.exists()]
+    make_folder(path)
+    try:
+        yield
+    except BaseException:
+        for folder in created:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
+        raise

@@ -1,0 +1,124 @@
+"""The ``cramerl`` command: find the command that was asked for, run it, turn errors into sentences.
+
+Each command is a module of this package with two functions: ``configure`` describes its arguments, ``run`` does the
+work and returns the exit status. Only the module of the command that was asked for is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import io
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cramerl._version import __version__
+
+COMMANDS = {
+    "demo": "what it does, in a few seconds (with --train-steps, agents too)",
+    "verify": "every claim of the paper, recomputed",
+    "evaluate": "return distributions of a policy, with a certificate",
+    "train": "train an agent",
+    "resume": "continue a run from its last checkpoint",
+    "play": "let a trained agent play, and print its scores",
+    "export": "write a trained agent into a folder that can be shared",
+    "sweep": "train agents x environments x seeds, in several sessions if need be",
+    "report": "figures, tables and statistics of runs",
+    "watch": "see what an agent predicts while it plays: page, video, picture, live",
+}
+
+EXAMPLES = """\
+examples:
+  cramerl demo                             what it does, in a few seconds: tables and pictures
+  cramerl verify                           every claim of the paper, recomputed
+  cramerl evaluate FrozenLake-v1           return distributions of a uniform policy, with a certificate
+  cramerl evaluate queue --features fourier:5 --discount 0.99
+  cramerl evaluate --data log.parquet --state x,y --next-state x2,y2 --terminated done
+  cramerl train s51 Breakout-MinAtar --steps 1e6 --seed 0
+  cramerl sweep runs/all --agents s51,u51 --envs CartPole-v1 --seeds 0-4
+  cramerl report runs                      learning curves, tables and intervals of all runs below a folder
+  cramerl play runs/RUN                    scores of a trained agent; also: resume, export
+  cramerl watch runs/RUN                   what it predicts while it plays, as a page to scrub through
+
+exit status: 0 done; 1 a claim did not come out as expected, or a loss was not finite; 2 bad input (a sentence says
+what is allowed); 130 stopped by Ctrl-C
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the ``cramerl`` command; returns its exit status."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the parent process
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open for the life of the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show é still gets its table
+    terminated: list[int] = []
+
+    def terminate(number: int, _: Any) -> None:
+        terminated.append(128 + number)
+        sys.exit(terminated[0])  # an exception, so that clean-up code runs
+
+    signal.signal(signal.SIGTERM, terminate)
+    options = _parse(sys.argv[1:] if arguments is None else list(arguments))
+    try:
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
+    except SystemExit:
+        if terminated:  # a library may have replaced the status on the way
+            return terminated[0]
+        raise
+    except BrokenPipeError:
+        # The reader of our output has closed it. Point stdout elsewhere, or Python complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        print("\ncramerl: stopped; nothing was left half-written", file=sys.stderr)
+        return 130
+    except (OSError, ValueError) as error:
+        notes = [note for note in getattr(error, "__notes__", []) if "JAX has removed" not in note]
+        print(" ".join([f"cramerl: {error}", *notes]), file=sys.stderr)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error).lower():
+            raise
+        print("cramerl: there is not enough memory for this; ask for something smaller", file=sys.stderr)
+    return 2
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = make_parser(next((word for word in arguments if not word.startswith("-")), None))
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0].partition("=")[0], options.flags, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return options
+
+
+def make_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line, with the arguments of one command."""
+    parser = argparse.ArgumentParser(
+        prog="cramerl",
+        description="Distributional reinforcement learning built on the Cramér distance.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"cramerl {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for name, help_line in COMMANDS.items():
+        subparser = commands.add_parser(
+            name,
+            help=help_line,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # a new flag must not change what an old script means
+        )
+        if name == command:
+            module = importlib.import_module(f"cramerl.cli.{name}")
+            module.configure(subparser)
+            subparser.set_defaults(run=module.run, flags=list(subparser._option_string_actions))
+    return parser

@@ -1,0 +1,87 @@
+"""`cramerl play`: let a trained agent play, and print its scores."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cramerl.cli.flags import add_lane_flag, integer_from, probability, require_deep_libraries, show_progress
+from cramerl.runs.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cramerl.deep.agent import Episode
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.description = (
+        "Play whole episodes with a trained agent, without learning. Scores are in the game's own points."
+    )
+    add = parser.add_argument
+    add("folder", type=Path, metavar="RUN_OR_EXPORT", help="folder of a run, or one that cramerl export wrote")
+    add_lane_flag(parser)
+    add("--episodes", type=integer_from(1), default=5, metavar="N", help="how many (default: %(default)s)")
+    add("--epsilon", type=probability, help="fraction of random actions (default: the run's eval_epsilon)")
+    add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="of environments and actions (default: %(default)s)")
+    add("--json", action="store_true", help="print JSON instead")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play the episodes."""
+    from cramerl.runs.folder import load_config
+
+    config = load_config(options.folder)
+    require_deep_libraries()
+    options.epsilon = config.eval_epsilon if options.epsilon is None else options.epsilon
+    from cramerl.deep.agent import play_episodes
+    from cramerl.runs import agents, build
+
+    show_progress("loading ...")
+    agent = agents.load_agent(options.folder, lane=options.lane)
+    envs = build.make_envs(config, min(options.episodes, 16))
+    try:
+        watch = _counter(options.episodes)
+        played = play_episodes(
+            agent, envs, options.episodes, epsilon=options.epsilon, seed=options.seed, watch=lambda *step: watch(step)
+        )
+    finally:
+        envs.close()
+        show_progress("")
+    print_episodes(options, config, played)
+    return 0
+
+
+def _counter(episodes: int) -> Callable[[Any], None]:
+    """Count steps and episodes while a person watches."""
+    steps = ended = 0
+
+    def watch(step: Any) -> None:
+        nonlocal steps, ended
+        steps, ended = steps + 1, ended + int(step[2].ended.sum())
+        if steps % 100 == 0:
+            show_progress(f"{steps:,} steps in each environment, {min(ended, episodes)} of {episodes} episodes ended")
+
+    return watch
+
+
+def print_episodes(options: argparse.Namespace, config: TrainConfig, played: list[Episode]) -> None:
+    """Print the score of each episode and their mean."""
+    scores = [episode.score for episode in played]
+    mean = sum(scores) / len(scores)
+    error = None
+    if len(scores) > 1:
+        error = math.sqrt(sum((score - mean) ** 2 for score in scores) / (len(scores) - 1) / len(scores))
+    if options.json:
+        record = {"agent": config.agent, "env": config.env, "epsilon": options.epsilon, "seed": options.seed}
+        record |= {"lane": options.lane}
+        record |= {"episodes": [episode._asdict() for episode in played], "mean": mean, "standard_error": error}
+        print(json.dumps(record, indent=2))
+        return
+    for number, episode in enumerate(played, start=1):
+        print(f"episode {number:>3}   score {episode.score:>10,.2f}   {episode.length:>7,} steps")
+    spread = f" ± {error:,.2f} (standard error)" if error is not None else " (one episode)"
+    print(f"mean score {mean:,.2f}{spread}: {config.agent} on {config.env}")

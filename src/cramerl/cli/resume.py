@@ -1,0 +1,34 @@
+"""`cramerl resume`: continue a run from its last checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cramerl.cli.flags import require_deep_libraries
+from cramerl.cli.train import train_with_progress
+from cramerl.runs.config import parse_setting
+from cramerl.runs.loggers import require_loggers
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.description = (
+        "Continue a run from its last good checkpoint. On the same machine the result is identical to that of a run "
+        "that was never interrupted."
+    )
+    parser.add_argument("folder", type=Path, metavar="RUN", help="folder of a run")
+    parser.add_argument("--steps", metavar="N", help="a new total of agent steps, to make the run longer")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Continue the run."""
+    from cramerl.runs.folder import load_config
+
+    steps = None if options.steps is None else parse_setting("steps", options.steps)
+    config = load_config(options.folder)
+    require_deep_libraries()
+    require_loggers(config)
+    from cramerl.runs.training import resume
+
+    return train_with_progress(lambda on_progress: resume(options.folder, steps, on_progress=on_progress))

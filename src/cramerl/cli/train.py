@@ -1,0 +1,169 @@
+"""`cramerl train`: train an agent."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cramerl.cli.flags import require_deep_libraries
+from cramerl.cli.settings import add_setting_flags, setting_texts
+from cramerl.runs.config import TrainConfig, parse_setting, require_agent_settings, require_one_or_several
+from cramerl.runs.lanes import diverged_lanes, named_lanes
+from cramerl.runs.loggers import require_loggers
+from cramerl.runs.presets import PRESETS, preset, require_env_settings
+
+if TYPE_CHECKING:
+    from cramerl.runs.training import OnProgress, Run, Status
+
+_NAMED = ("agent", "env", "preset")  # settings that have no flag of the usual kind
+
+EXAMPLES = """\
+examples:
+  cramerl train s51 Breakout-MinAtar --steps 1e6 --seed 0
+  cramerl train u51 CartPole-v1 --double-q --n-step 3 --out runs/mine
+  cramerl train c51 pong --preset machado --tensorboard
+  cramerl train s51 Breakout-MinAtar --lanes 5            five seeds at once
+  cramerl train s51 pong --print-config > pong.json       settings to look at and change, then
+  cramerl train s51 pong --config pong.json
+
+Ctrl-C stops with a checkpoint; `cramerl resume RUN` continues from it. Exit status: 0 done, 1 the loss was no longer
+finite (of several lanes: in all of them), 2 bad input, 130 stopped by Ctrl-C.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    presets = "\n".join(f"  {name:<12}{text}" for name, text in PRESETS.items())
+    parser.usage = "cramerl train AGENT ENV [--preset NAME | --config FILE] [--out FOLDER] [--SETTING VALUE ...]"
+    parser.description = (
+        "Train an agent. Every setting has a flag; a setting that is not given comes from the preset, which by default "
+        "is the one\nthat fits the environment: --print-config shows the result. Steps are the agent's decisions, "
+        "summed over all parallel\nenvironments. A switch such as --double-q is turned off by --no-double-q. A setting "
+        "that the agent or the environment\ndoes not use, such as --mass-penalty for dqn, is refused."
+        f"\n\npresets:\n{presets}"
+    )
+    parser.epilog = EXAMPLES
+    for setting in dataclasses.fields(TrainConfig):
+        if setting.name in ("agent", "env"):
+            parser.add_argument(setting.name, metavar=setting.name.upper(), help=setting.metadata["help"])
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--preset", metavar="NAME", help="settings to start from, see above (default: fits ENV)")
+    start.add_argument("--config", type=Path, metavar="FILE", help="start from a run's config.json instead of a preset")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="new or empty (default: runs/ENV__AGENT__SEED__TIME)"
+    )
+    parser.add_argument("--print-config", action="store_true", help="print the settings as JSON and do not train")
+    add_setting_flags(parser, _NAMED)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train."""
+    config = read_settings(options)
+    if options.print_config:
+        print(json.dumps(config.to_json(), indent=2))
+        return 0
+    require_deep_libraries()
+    require_loggers(config)
+    from cramerl.runs.training import train
+
+    return train_with_progress(lambda on_progress: train(config, options.out, on_progress=on_progress))
+
+
+def read_settings(options: argparse.Namespace) -> TrainConfig:
+    """The settings that the command line asks for."""
+    changes = {name: parse_setting(name, text) for name, text in setting_texts(options, _NAMED).items()}
+    if options.config is None:
+        return preset(options.preset, options.agent, options.env, **changes)
+    from cramerl.runs.folder import read_object
+
+    try:
+        config = read_object(options.config, TrainConfig.from_json)
+    except OSError as error:
+        raise ValueError(
+            f"--config must be a file of settings, {options.config} cannot be read: {error.strerror}"
+        ) from error
+    if config.agent != options.agent:
+        raise ValueError(
+            f"AGENT must be {config.agent}, as in {options.config}, got {options.agent}: the file's learning rate and "
+            "other settings were chosen for its agent; start from a preset instead"
+        )
+    require_agent_settings(changes, [config.agent])
+    require_env_settings(changes, [options.env])
+    require_one_or_several(changes, config.to_json())
+    return dataclasses.replace(config, agent=options.agent, env=options.env, **changes)
+
+
+def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
+    """Train with a progress display, then print what there is now and what to do with it."""
+    from cramerl.runs import progress, training
+
+    steps: list[int] = []
+    try:
+        with progress.progress_display(sys.stderr) as show:
+
+            def on_progress(status: Status) -> None:
+                steps.append(status.step)
+                show(status)
+
+            result = work(on_progress)
+    except training.Diverged as error:
+        print(f"cramerl: {error}", file=sys.stderr)
+        return 1
+    if not result.finished:
+        return _print_stopped(result)
+    for line in describe_run(result, finished_before=steps[:1] == [result.step]):
+        print(line)
+    return 0
+
+
+def _print_stopped(result: Run) -> int:
+    from cramerl.runs.folder import RunFolder
+
+    kept = RunFolder.open(result.folder).config.checkpoints
+    text = f"to continue from its last checkpoint: cramerl resume {shlex.quote(str(result.folder))}"
+    if kept != "full":
+        text = f"{result.folder} cannot be resumed, because its checkpoints are {kept!r}"
+    print(f"cramerl: stopped at step {result.step:,}; {text}", file=sys.stderr)
+    return 130
+
+
+def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
+    """What there is now, and what can be done with it."""
+    from cramerl.runs.folder import RunFolder
+
+    config, folder = RunFolder.open(result.folder).config, shlex.quote(str(result.folder))
+    if finished_before:
+        yield f"the run was finished already, after {result.step:,} steps; --steps N makes it longer"
+    else:
+        yield f"trained {config.agent} on {config.env}: {result.step:,} steps"
+    if not any(row.get("charts/updates") for row in result.rows):
+        first = f"{config.min_replay_steps:,} steps (min_replay_steps)"
+        yield f"it has not learned yet: no update is made in the first {first}"
+    rows = [row for row in result.rows if row["step"] > 0.9 * result.step and "charts/episodic_return" in row]
+    episodes = sum(row["charts/episodes"] for row in rows)
+    if episodes:
+        mean = sum(row["charts/episodes"] * row["charts/episodic_return"] for row in rows) / episodes
+        yield f"mean return {mean:,.2f} in the last tenth of the log ({episodes:,} episodes, with random actions)"
+    evaluated = [row for row in result.rows if "eval/episodic_return" in row]
+    if evaluated:
+        mean, episodes = evaluated[-1]["eval/episodic_return"], evaluated[-1]["eval/episodes"]
+        yield f"mean return {mean:,.2f} in {episodes} evaluation episodes"
+    yield f"the run is in {result.folder}"
+    lanes = config.lane_settings
+    if len(lanes) > 1:
+        yield f"{len(lanes)} lanes were trained: {named_lanes(lanes)}; play and export take one, --lane N (0)"
+    lost = diverged_lanes(result.rows, lanes)
+    if lost:
+        them = "was lost, for its" if len(lost) == 1 else "were lost, for their"
+        yield f"{len(lost)} of them {them} loss was not finite any more: {named_lanes(lanes, lost)}"
+    if config.checkpoints != "none":
+        yield f"to watch its scores: cramerl play {folder}"
+        yield f"what it believes:    cramerl watch {folder}; with its curve on a page: cramerl report {folder}"
+    if config.checkpoints == "full":
+        yield f"to train it longer:  cramerl resume {folder} --steps {2 * config.steps}"

@@ -1,0 +1,1 @@
+"""Environments of three families behind one interface: gymnax, Atari, Gymnasium."""

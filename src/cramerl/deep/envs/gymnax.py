@@ -1,0 +1,112 @@
+"""Environments that are JAX programs: gymnax, one environment at a time, for the loop to vmap and compile."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cramerl.deep.envs.base import EnvSpec, Step, require_actions
+
+Array = jax.Array
+
+
+class CompiledState(NamedTuple):
+    """State of one environment.
+
+    Attributes:
+        inner: gymnax's own.
+        over: () bool, the episode has ended and the next step starts another.
+    """
+
+    inner: Any
+    over: Array
+
+
+class GymnaxEnv:
+    """A gymnax environment with next-step autoreset, so that an episode's last frame is not lost.
+
+    Args:
+        name: a gymnax id, such as ``Breakout-MinAtar``.
+        max_episode_steps: time limit in steps; gymnax's own if None.
+    """
+
+    def __init__(self, name: str, max_episode_steps: int | None = None):
+        self._env, self._params = gymnax.make(name)
+        if max_episode_steps is not None:
+            self._params = self._params.replace(max_steps_in_episode=max_episode_steps)
+        actions = self._env.action_space(self._params)
+        if not hasattr(actions, "n"):
+            raise ValueError(f"env must have discrete actions, {name} has {type(actions).__name__} actions")
+        frame = jax.eval_shape(lambda key: self._env.reset_env(key, self._params)[0], jax.random.key(0))
+        if not hasattr(frame, "shape"):
+            raise ValueError(f"env must have observations in one array, those of {name} are of several parts")
+        # These pictures are made of zeros and ones: a byte each.
+        binary = name.endswith("-MinAtar") or name == "Pong-misc"
+        dtype = "uint8" if binary else "float32"
+        self.spec = EnvSpec(name, "native", int(actions.n), tuple(frame.shape) or (1,), dtype)
+
+    def reset(self, key: Array) -> tuple[CompiledState, Array]:
+        """Start an episode: state and first frame."""
+        frame, inner = self._env.reset_env(key, self._params)
+        # gymnax starts some fields as Python numbers: without a dtype the second step would compile everything again.
+        inner = jax.tree.map(lambda x: jnp.asarray(x, dtype=jnp.asarray(x).dtype), inner)
+        return CompiledState(inner, jnp.zeros((), dtype=bool)), self._frame(frame)
+
+    def step(self, key: Array, state: CompiledState, action: Array) -> tuple[CompiledState, Step]:
+        """Take an action, or start the next episode if the last one is over."""
+        step_key, reset_key = jax.random.split(key)
+        frame, inner, reward, terminated, _ = self._env.step_env(step_key, state.inner, action, self._params)
+        truncated = self._env.is_truncated(inner, self._params)
+        fresh, fresh_frame = self.reset(reset_key)
+        over = state.over
+        inner = jax.tree.map(lambda new, old: jnp.where(over, new, jnp.asarray(old, new.dtype)), fresh.inner, inner)
+        terminated = terminated & ~over
+        ended = terminated | (truncated & ~over)
+        return CompiledState(inner, ended), Step(
+            frames=jnp.where(over, fresh_frame, self._frame(frame)),
+            rewards=jnp.where(over, 0.0, jnp.asarray(reward, jnp.float32)),
+            terminated=terminated,
+            ended=ended,
+            first=over,
+        )
+
+    def _frame(self, observation: Array) -> Array:
+        return jnp.asarray(observation).reshape(self.spec.frame_shape).astype(self.spec.frame_dtype)
+
+
+class GymnaxOnHost:
+    """The same environments, stepped from Python: for playing and evaluation. See `HostEnvs`."""
+
+    def __init__(self, env: GymnaxEnv, num_envs: int):
+        self.env, self.spec, self.num_envs = env, env.spec, num_envs
+        self._reset = jax.jit(jax.vmap(env.reset))
+        self._step = jax.jit(self._step_all)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start all anew."""
+        self._key, self._count = jax.random.key(seed), 0
+        self._state, frames = self._reset(jax.random.split(jax.random.fold_in(self._key, 0), self.num_envs))
+        return np.asarray(frames)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Take (N,) actions."""
+        actions = require_actions(actions, self.num_envs, self.spec.num_actions)
+        self._count += 1
+        self._state, step = self._step(self._key, self._count, self._state, actions)
+        return Step(*(np.asarray(x) for x in step))
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _step_all(self, key: Array, count: Array, state: CompiledState, actions: Array) -> tuple[CompiledState, Step]:
+        keys = jax.random.split(jax.random.fold_in(key, count), self.num_envs)
+        return jax.vmap(self.env.step)(keys, state, actions)
+
+
+def is_gymnax(name: str) -> bool:
+    """Whether gymnax knows the name."""
+    return name in gymnax.registered_envs

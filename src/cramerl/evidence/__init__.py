@@ -1,0 +1,1 @@
+"""Many runs to numbers: learning curves, scores, statistics."""

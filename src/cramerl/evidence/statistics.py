@@ -1,0 +1,276 @@
+"""Statistics of scores over runs and games: aggregates, bootstrap intervals, profiles, comparisons.
+
+Scores are a (runs, games) array, or one list of runs per game where games have different numbers of runs. Every game
+counts the same, however many runs it has. The definitions are those of Agarwal et al. 2021 (rliable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+# One array per game; the runs are the last axis, resamples are leading axes.
+Games = list[Array]
+Scores = ArrayLike | Sequence[ArrayLike]
+
+REPS, LEVEL = 2000, 0.95
+
+
+class Interval(NamedTuple):
+    """An estimate with the ends of its interval, which are NaN where a game has a single run."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class Profile(NamedTuple):
+    """Share of runs above each threshold, with pointwise bands (NaN where a game has a single run)."""
+
+    thresholds: Array
+    fraction: Array
+    low: Array
+    high: Array
+
+
+class Band(NamedTuple):
+    """A mean over runs at each point with a pointwise interval; NaN where there is nothing to say."""
+
+    mean: Array
+    low: Array
+    high: Array
+
+
+def games_of(scores: Scores, name: str = "scores") -> Games:
+    """Scores as one array of runs per game, checked."""
+    columns: list[Any] = []
+    if isinstance(scores, np.ndarray):
+        columns = list(scores.T) if scores.ndim == 2 else [scores]
+    elif isinstance(scores, Sequence) and not isinstance(scores, str) and len(scores):
+        columns = [scores] if np.ndim(scores[0]) == 0 else list(scores)
+    if not columns:
+        raise ValueError(f"{name} must be a (runs, games) array or a list of runs per game, got {scores!r}")
+    found = []
+    for i, column in enumerate(columns):
+        try:
+            runs = np.asarray(column, np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must hold real numbers, game {i} has {column!r}") from None
+        if runs.ndim != 1 or not runs.size:
+            raise ValueError(f"{name} must have one run at least of each game, game {i} has shape {runs.shape}")
+        if not np.isfinite(runs).all():
+            raise ValueError(f"{name} must be finite, game {i} has {runs[~np.isfinite(runs)][0]}")
+        found.append(runs)
+    return found
+
+
+def normalise(scores: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
+    """Scores on the scale where ``low`` is 0 and ``high`` is 1: (scores - low) / (high - low).
+
+    Example:
+        >>> normalise([1.7, 30.5], 1.7, 30.5).tolist()
+        [0.0, 1.0]
+    """
+    below, above = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    if not (np.isfinite(below).all() and np.isfinite(above).all() and (above != below).all()):
+        raise ValueError(f"low and high must be finite and differ, got {low!r} and {high!r}")
+    return (np.asarray(scores, np.float64) - below) / (above - below)
+
+
+def iqm(scores: Scores) -> float:
+    """Interquartile mean: the mean of the middle half of all scores.
+
+    Where games have the same number of runs it is rliable's, ``scipy.stats.trim_mean(scores, 0.25, axis=None)``, which
+    drops whole scores. Otherwise scores weigh as their games ask, and one on the edge of the middle half counts by the
+    share of it that is inside.
+
+    Example:
+        >>> iqm([0.0, 1.0, 2.0, 100.0])
+        1.5
+    """
+    return float(_iqm(games_of(scores)))
+
+
+def mean(scores: Scores) -> float:
+    """Mean over games of the mean over runs."""
+    return float(_mean(games_of(scores)))
+
+
+def median(scores: Scores) -> float:
+    """Median over games of the mean over runs."""
+    return float(_median(games_of(scores)))
+
+
+def optimality_gap(scores: Scores, threshold: float = 1.0) -> float:
+    """How far runs stay below the threshold on average; what is above it counts as on it. Smaller is better."""
+    return float(_optimality_gap(games_of(scores), threshold))
+
+
+def difference_of_means(first: Scores, second: Scores) -> float:
+    """Mean of the first agent's scores minus that of the second's; games in the same order."""
+    return float(_difference(*_same_games(games_of(first, "first"), games_of(second, "second"))))
+
+
+def probability_of_improvement(first: Scores, second: Scores) -> float:
+    """Probability that a run of the first agent beats one of the second's, games averaged.
+
+    Mann-Whitney's U / (n m) in each game; ties count one half.
+    """
+    return float(_improvement(*_same_games(games_of(first, "first"), games_of(second, "second"))))
+
+
+def bootstrap_interval(
+    statistic: str | Callable[..., Array],
+    *scores: Scores,
+    reps: int = REPS,
+    seed: int = 0,
+    level: float = LEVEL,
+) -> Interval:
+    """Percentile interval of a statistic: runs are drawn again within each game (stratified bootstrap).
+
+    Args:
+        statistic: one of `STATISTICS`, or a function of as many lists as there are ``scores``: each has one array per
+            game with the runs in the last axis and any leading axes, and the leading axes are returned.
+        scores: one or two agents' scores, resampled independently.
+        reps: number of resamples.
+        seed: of the resampling; the same seed gives the same interval.
+        level: share of resamples inside.
+
+    Example:
+        >>> found = bootstrap_interval("mean", [1.0, 2.0, 3.0, 4.0])
+        >>> found.estimate, found.low < 2.5 < found.high
+        (2.5, True)
+    """
+    _require_bootstrap(reps, level)
+    if isinstance(statistic, str) and statistic not in STATISTICS:
+        raise ValueError(f"statistic must be a function or one of {', '.join(STATISTICS)}, got {statistic!r}")
+    compute = STATISTICS[statistic] if isinstance(statistic, str) else statistic
+    groups = [games_of(one) for one in scores]
+    if len(groups) == 2:
+        groups = list(_same_games(*groups))
+    estimate = float(compute(*groups))
+    if any(len(runs) < 2 for games in groups for runs in games):
+        return Interval(estimate, np.nan, np.nan)
+    rng = np.random.default_rng(seed)
+    draws = compute(*([runs[rng.integers(len(runs), size=(reps, len(runs)))] for runs in games] for games in groups))
+    low, high = np.percentile(draws, _ends(level))
+    return Interval(estimate, float(low), float(high))
+
+
+def performance_profile(
+    scores: Scores, thresholds: ArrayLike, *, reps: int = REPS, seed: int = 0, level: float = LEVEL
+) -> Profile:
+    """Share of runs with a score above each threshold, games averaged, with pointwise bootstrap bands."""
+    _require_bootstrap(reps, level)
+    games, taus = games_of(scores), np.atleast_1d(np.asarray(thresholds, np.float64))
+    if taus.ndim != 1 or not taus.size or not np.isfinite(taus).all():
+        raise ValueError(f"thresholds must be a list of finite numbers, got {thresholds!r}")
+    above = [(runs[:, None] > taus).astype(np.float64) for runs in games]
+    fraction = np.mean([part.mean(axis=0) for part in above], axis=0)
+    if any(len(runs) < 2 for runs in games):
+        return Profile(taus, fraction, np.full(taus.shape, np.nan), np.full(taus.shape, np.nan))
+    rng = np.random.default_rng(seed)
+    draws = np.mean([_counts(len(part), reps, rng) @ part / len(part) for part in above], axis=0)
+    low, high = np.percentile(draws, _ends(level), axis=0)
+    return Profile(taus, fraction, low, high)
+
+
+def mean_band(values: ArrayLike, *, reps: int = REPS, seed: int = 0, level: float = LEVEL) -> Band:
+    """Mean over runs of (runs, points) values with a pointwise bootstrap interval; NaN marks what a run has not."""
+    _require_bootstrap(reps, level)
+    table = np.asarray(values, np.float64)
+    if table.ndim != 2 or not table.shape[0]:
+        raise ValueError(f"values must be a (runs, points) array with one run at least, got shape {table.shape}")
+    there = np.isfinite(table)
+    runs_there = there.sum(axis=0)
+    filled, weight = np.where(there, table, 0.0), there.astype(np.float64)
+    empty = np.full(table.shape[1], np.nan)
+    average = np.divide(filled.sum(axis=0), runs_there, out=empty.copy(), where=runs_there > 0)
+    low, high = empty.copy(), empty.copy()
+    known = runs_there >= 2
+    if known.any():
+        counts = _counts(len(table), reps, np.random.default_rng(seed))
+        total, number = counts @ filled[:, known], counts @ weight[:, known]
+        draws = np.divide(total, number, out=np.full(total.shape, np.nan), where=number > 0)
+        low[known], high[known] = np.nanpercentile(draws, _ends(level), axis=0)
+    return Band(average, low, high)
+
+
+def _iqm(games: Games) -> Array:
+    x, weights = np.concatenate(games, axis=-1), np.concatenate([_weights(runs, games) for runs in games])
+    order = np.argsort(x, axis=-1)
+    weights = weights[order]
+    until = np.cumsum(weights, axis=-1)
+    edge = 0.25
+    if len({runs.shape[-1] for runs in games}) == 1:
+        edge = (x.shape[-1] // 4) / x.shape[-1]
+    inside = np.clip(until, edge, 1 - edge) - np.clip(until - weights, edge, 1 - edge)
+    return (inside * np.take_along_axis(x, order, axis=-1)).sum(axis=-1) / inside.sum(axis=-1)
+
+
+def _weights(runs: Array, games: Games) -> Array:
+    return np.full(runs.shape[-1], 1 / (runs.shape[-1] * len(games)))
+
+
+def _game_means(games: Games) -> Array:
+    return np.stack([runs.mean(axis=-1) for runs in games])
+
+
+def _mean(games: Games) -> Array:
+    return _game_means(games).mean(axis=0)
+
+
+def _median(games: Games) -> Array:
+    return np.median(_game_means(games), axis=0)
+
+
+def _optimality_gap(games: Games, threshold: float = 1.0) -> Array:
+    return threshold - _mean([np.minimum(runs, threshold) for runs in games])
+
+
+def _difference(first: Games, second: Games) -> Array:
+    return _mean(first) - _mean(second)
+
+
+def _improvement(first: Games, second: Games) -> Array:
+    wins = []
+    for ours, theirs in zip(first, second, strict=True):
+        a, b = ours[..., :, None], theirs[..., None, :]
+        wins.append(((a > b).mean(axis=(-2, -1)) + (a >= b).mean(axis=(-2, -1))) / 2)
+    return np.mean(wins, axis=0)
+
+
+STATISTICS: dict[str, Callable[..., Array]] = {
+    "iqm": _iqm,
+    "mean": _mean,
+    "median": _median,
+    "optimality_gap": _optimality_gap,
+    "difference_of_means": _difference,
+    "probability_of_improvement": _improvement,
+}
+
+
+def _counts(runs: int, reps: int, rng: np.random.Generator) -> Array:
+    """How often each run is drawn in each resample, (reps, runs)."""
+    return rng.multinomial(runs, np.full(runs, 1 / runs), size=reps).astype(np.float64)
+
+
+def _ends(level: float) -> list[float]:
+    return [50 * (1 - level), 50 * (1 + level)]
+
+
+def _same_games(first: Games, second: Games) -> tuple[Games, Games]:
+    if len(first) != len(second):
+        raise ValueError(f"both agents must have the same games, got {len(first)} and {len(second)} games")
+    return first, second
+
+
+def _require_bootstrap(reps: int, level: float) -> None:
+    if isinstance(reps, bool) or not isinstance(reps, int) or reps < 1:
+        raise ValueError(f"reps must be an integer >= 1, got {reps!r}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level!r}")

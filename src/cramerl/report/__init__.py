@@ -1,0 +1,1 @@
+"""Evidence to a page: tables, figures, pictures of predicted distributions."""

@@ -1,0 +1,209 @@
+"""What a run writes, and reading it back: settings, versions, metrics, timing.
+
+``metrics.jsonl`` holds nothing that depends on the clock, so two runs of the same settings on the same machine write
+the same bytes, interrupted or not. Speed and time go to ``timing.jsonl``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cramerl._version import __version__
+from cramerl._files import write_json
+from cramerl.runs.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cramerl.deep.envs.base import EnvSpec
+
+METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+CONFIG, SPEC, VERSIONS, WEIGHT_NORMS = "config.json", "environment.json", "versions.json", "weights.json"
+EXPORTED_WEIGHTS = "model.safetensors"
+_LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "gymnax", "ale-py", "gymnasium", "safetensors")
+
+
+class RunFolder:
+    """The folder of one run.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, config: TrainConfig, spec: EnvSpec, path: Path | None = None) -> RunFolder:
+        """Make the folder of a new run, ``runs/ENV__AGENT__SEED__TIME`` unless a path is given, with its settings."""
+        if path is None:
+            now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
+            name = f"{config.env.replace('/', '-').replace(':', '-')}__{config.agent}__{config.seed}__{now}"
+            path = Path("runs") / name
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise ValueError(
+                f"out must be a new or empty folder, {path} is there already; to go on with it: cramerl resume"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / VERSIONS, versions())
+        write_json(path / SPEC, spec._asdict())
+        write_json(path / CONFIG, config.to_json())
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of a run that is there."""
+        path = Path(path)
+        for name in (CONFIG, SPEC):
+            if not (path / name).is_file():
+                raise ValueError(f"run must be a folder made by cramerl train, {path} has no {name}")
+        return cls(path)
+
+    @property
+    def config(self) -> TrainConfig:
+        """Its settings."""
+        return read_object(self.path / CONFIG, TrainConfig.from_json)
+
+    def change_config(self, config: TrainConfig) -> None:
+        """Write other settings."""
+        write_json(self.path / CONFIG, config.to_json())
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What its environment was."""
+        from cramerl.deep.envs.base import spec_from_json
+
+        return read_object(self.path / SPEC, spec_from_json)
+
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """The lines of ``metrics.jsonl``; a last line cut short by a crash is left out."""
+        return _lines(self.path / METRICS)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training into the same folder; a process that dies lets go by itself."""
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ValueError(f"another process is training in {self.path}; wait for it or stop it") from error
+            yield
+
+    def append_metrics(self, rows: list[dict[str, Any]]) -> None:
+        """Add lines."""
+        _append(self.path / METRICS, rows)
+
+    def describe_weights(
+        self,
+        step: int,
+        lanes: list[dict[str, Any]],
+        arrays: list[dict[str, np.ndarray]],
+        lost: Collection[int] = (),
+    ) -> None:
+        """Write the shapes and each lane's norms of the final weights: enough to compare two runs.
+
+        Lanes that are lost have none: null.
+        """
+        shapes = {_plain(name): "x".join(map(str, array.shape)) for name, array in arrays[0].items()}
+        norms = [
+            lane | {_plain(name): None if number in lost else _norm(array) for name, array in one.items()}
+            for number, (lane, one) in enumerate(zip(lanes, arrays, strict=True))
+        ]
+        write_json(self.path / WEIGHT_NORMS, {"step": step, "shapes": shapes, "norms": norms})
+
+    def append_timing(self, rows: list[dict[str, Any]]) -> None:
+        """Add lines."""
+        _append(self.path / TIMING, rows)
+
+    def metrics_size(self, *, settle: bool = False) -> int:
+        """Bytes of ``metrics.jsonl``; ``settle`` waits until they are on the disk."""
+        file = self.path / METRICS
+        if not file.exists():
+            return 0
+        with file.open("rb") as lines:
+            if settle:
+                os.fsync(lines.fileno())
+            return os.fstat(lines.fileno()).st_size
+
+    def cut_metrics(self, size: int) -> None:
+        """Forget what was written after a checkpoint."""
+        file = self.path / METRICS
+        if self.metrics_size() < size:
+            raise ValueError(f"{file} is shorter than the checkpoint says ({self.metrics_size()} < {size} bytes)")
+        if file.exists():
+            os.truncate(file, size)
+
+
+def read_object(file: Path, build: Callable[[dict[str, Any]], Any]) -> Any:
+    """What a JSON file says, built; every way it can be wrong is a sentence."""
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(f"it must hold an object, got {type(values).__name__}")
+        return build(values)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{file} cannot be used: {error}") from error
+
+
+def versions() -> dict[str, Any]:
+    """What the figures of a run depend on beside its settings."""
+    import jax
+
+    found = {"cramerl": __version__, "python": platform.python_version(), "machine": platform.machine()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    device = jax.devices()[0]
+    return found | {"device": f"{device.platform}: {device.device_kind}"}
+
+
+def _plain(name: str) -> str:
+    """``['conv1']['bias']`` -> ``conv1/bias``."""
+    return name.strip("[']").replace("']['", "/")
+
+
+def _norm(array: np.ndarray) -> float | None:
+    """In seven digits; None where squares overflow, for JSON has no infinity."""
+    norm = np.linalg.norm(array)
+    return float(f"{norm:.7g}") if np.isfinite(norm) else None
+
+
+def _append(file: Path, rows: list[dict[str, Any]]) -> None:
+    text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+    with file.open("a", encoding="utf-8") as out:
+        out.write(text)
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith("\n"):
+                return
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{file} line {number} is not JSON: {error}") from error
+            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                raise ValueError(f"{file} line {number} is no line of a log: it has no step")
+            yield row
+
+
+def load_config(path: str | Path) -> TrainConfig:
+    """The settings of a run or an export."""
+    folder = Path(path)
+    if not (folder / CONFIG).is_file():
+        raise ValueError(f"run must be a folder made by cramerl train or cramerl export, {path} has no {CONFIG}")
+    return read_object(folder / CONFIG, TrainConfig.from_json)

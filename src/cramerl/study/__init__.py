@@ -1,1 +1,0 @@
-"""From settings to evidence: what a run writes, the numbers drawn from it, and the pictures."""

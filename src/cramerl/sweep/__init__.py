@@ -1,0 +1,1 @@
+"""Many runs to folders: what to train, where, and in which processes."""

@@ -1,0 +1,1 @@
+"""One episode to a page, a video, a picture or a live display."""

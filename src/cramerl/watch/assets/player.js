@@ -1,0 +1,293 @@
+// The player: controls, keys, the link to a place.
+
+const SPEEDS = [1, 2, 5, 10, 15, 30, 60, 120];
+const STATES = "The chart is one state's distribution: how much mass the evaluation puts on each discounted return from there on. " +
+  "Linear functions of features may put negative mass on a return: a bar below the line, which takes away from the rest. " +
+  "“Total mass” is the sum of all bars, “negative mass” the sum of those below the line, “visited” the share of time spent in the state.";
+
+class Player {
+  constructor(store, live) {
+    this.store = store;
+    this.live = live;
+    this.step = store.first;
+    this.playing = false;
+    this.speed = live ? store.meta.fps : store.meta.unit === "state" ? 5 : 15;
+    this.speeds = [...new Set([...SPEEDS, this.speed])].sort((a, b) => a - b);
+    this.found = [];
+    this.drawn = Promise.resolve();
+    this.build();
+    this.rescale();
+  }
+
+  build() {
+    const { meta, views } = this.store, column = byId("views");
+    const process = meta.unit === "state";
+    const coarse = Math.max(...views.map((view) => (view.kind === "masses" ? view.precision : 0)));
+    const rounded = coarse > 0 ? [`masses to ±${+(coarse / 2).toPrecision(2)}`] : [];
+    byId("facts").textContent = [...meta.facts, ...rounded].join(" · ");
+    byId("caption").textContent = meta.picture.caption;
+    for (const [name, index] of meta.picture.legend) {
+      const span = make("span", {}, byId("colours"));
+      make("i", {}, span).style.background = meta.picture.palette[index];
+      span.append(name);
+    }
+    for (const name of ["best-legend", "chosen-label", "chosen-keys"]) byId(name).hidden = process;
+    byId("came-legend").hidden = process || this.live;
+    if (process) byId("explain").textContent = STATES;
+    column.classList.toggle("single", process);
+    column.classList.toggle("alone", views.length === 1);
+    column.classList.toggle("few", meta.actions.length <= 3);
+    column.style.setProperty("--rows",
+      views.length > 1 || meta.actions.length <= 3 ? meta.actions.length : Math.ceil(meta.actions.length / 3));
+    this.charts = views.map((view, i) => {
+      const box = make("section", { class: "agent", "aria-label": view.name }, column);
+      const head = make("h2", {}, box, view.name);
+      if (views.length > 1) make("i", { class: `view-line line-${i % 4}`, "aria-hidden": "true" }, head);
+      this.scales = [...(this.scales || []), make("small", { class: "soft" }, head)];
+      const charts = make("div", { class: "charts" }, box);
+      return meta.actions.map((name, action) => new Chart(charts, view, action, name));
+    });
+    this.buildCurves(process);
+    this.buildTable();
+    this.buildControls();
+  }
+
+  buildCurves(process) {
+    const { store } = this, parent = byId("curves"), seek = (share) => this.seek(store.first + Math.round(share * (store.steps - 1)));
+    const each = (name) => store.views.map((_, i) => () => store.views[i].numbers[name]);
+    this.curves = [
+      new Curve(parent, process ? "mean return" : "return so far", [() => store.numbers.score], 0, seek),
+      new Curve(parent, "total mass", each("total"), 1, seek),
+      new Curve(parent, "negative mass", each("negative"), 0, seek),
+    ];
+    if (!process) this.curves.push(new Curve(parent, "clipped mass", each("clipped"), 0, seek));
+    this.redrawCurves();
+  }
+
+  redrawCurves() { for (const curve of this.curves) curve.draw(); }
+
+  buildTable() {
+    const table = make("table", { "aria-label": "the distribution of the action taken, in numbers" }, byId("numbers")), head = make("tr", {}, make("thead", {}, table));
+    const process = this.store.meta.unit === "state";
+    for (const name of ["", "mass", "negative", ...(process ? [] : ["clipped"]), "mean"]) make("th", { scope: "col" }, head, name);
+    const body = make("tbody", {}, table);
+    this.cells = this.store.views.map((view) => {
+      const row = make("tr", {}, body);
+      make("th", { scope: "row" }, row, view.name);
+      const cells = {};
+      for (const name of ["total", "negative", ...(process ? [] : ["clipped"]), "mean"]) cells[name] = make("td", { "data-name": name }, row);
+      return cells;
+    });
+    this.facts = {};
+    const came = this.live ? [] : ["return that came"]; // not known yet while it is played
+    const names = process ? ["state", "visited"] : ["action", "reward", "return so far", ...came, "episode"];
+    for (const name of names) {
+      make("dt", {}, byId("now"), name);
+      this.facts[name] = make("dd", { "data-name": name }, byId("now"));
+    }
+  }
+
+  buildControls() {
+    const slider = byId("slider");
+    slider.addEventListener("input", () => this.seek(Number(slider.value)));
+    byId("play").addEventListener("click", () => this.toggle());
+    byId("back").addEventListener("click", () => this.seek(this.step - 1));
+    byId("forth").addEventListener("click", () => this.seek(this.step + 1));
+    byId("previous").addEventListener("click", () => this.jump(-1));
+    byId("next").addEventListener("click", () => this.jump(1));
+    for (const name of ["same", "chosen"]) byId(name).addEventListener("change", () => this.show());
+    const speed = byId("speed");
+    for (const value of this.speeds) make("option", { value }, speed, `${value}/s`);
+    speed.value = this.speed;
+    speed.addEventListener("change", () => { this.speed = Number(speed.value); });
+    for (const select of [speed, byId("find")]) freeKeysAfterPointer(select);
+    this.buildFind();
+    addEventListener("keydown", (event) => this.key(event));
+    addEventListener("hashchange", () => this.readHash());
+    this.resize();
+  }
+
+  buildFind() {
+    const find = byId("find"), found = this.store.meta.found || {};
+    const names = Object.keys(found);
+    for (const name of ["find-label", "previous", "next", "find-keys"]) byId(name).hidden = names.length === 0;
+    make("option", { value: "" }, find, "choose …");
+    for (const name of names) make("option", { value: name }, find, `${name.replace("-", " ")} (${found[name].steps.length})`);
+    find.addEventListener("change", () => this.mark(find.value, true));
+    const wanted = this.store.meta.highlight || "";
+    find.value = wanted;
+    this.mark(wanted, false);
+  }
+
+  // Marks on the timeline for the moments of one phenomenon; the first of them is the strongest.
+  mark(name, go) {
+    const found = (this.store.meta.found || {})[name], marks = byId("marks");
+    marks.replaceChildren();
+    this.found = found ? [...found.steps].sort((a, b) => a - b) : [];
+    (found ? found.steps : []).forEach((step, i) => {
+      const words = `${name.replace("-", " ")} ${found.scores[i].toPrecision(3)} at ${this.store.meta.unit} ${step}`;
+      const mark = make("button", { title: words, "aria-label": words, "data-step": step, tabindex: -1 }, marks);
+      mark.classList.toggle("strongest", i === 0);
+      mark.style.left = `calc(8px + (100% - 16px) * ${this.store.steps > 1 ? step / (this.store.steps - 1) : 0})`;
+      mark.addEventListener("click", () => this.seek(step));
+    });
+    if (go && found && found.steps.length) this.seek(found.steps[0]);
+  }
+
+  jump(direction) {
+    const onward = direction > 0 ? this.found.find((step) => step > this.step) : [...this.found].reverse().find((step) => step < this.step);
+    if (onward !== undefined) this.seek(onward);
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const tag = event.target.tagName, box = event.target.type === "checkbox";
+    if (tag === "SELECT" && event.key !== "[" && event.key !== "]") return; // it has a use for keys of its own
+    if (event.key === " " && (tag === "BUTTON" || tag === "SUMMARY" || box)) return;
+    const far = event.shiftKey ? 10 : 1;
+    const actions = {
+      " ": () => this.toggle(), ArrowLeft: () => this.seek(this.step - far), ArrowRight: () => this.seek(this.step + far),
+      Home: () => this.seek(this.store.first), End: () => this.seek(this.store.last), "[": () => this.jump(-1), "]": () => this.jump(1),
+      ArrowUp: () => this.faster(1), ArrowDown: () => this.faster(-1),
+      z: () => byId("same").click(), c: () => byId("chosen").click(),
+    };
+    if (!actions[event.key]) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+
+  faster(change) {
+    const place = Math.min(this.speeds.length - 1, Math.max(0, this.speeds.indexOf(this.speed) + change));
+    this.speed = this.speeds[place];
+    byId("speed").value = this.speed;
+  }
+
+  readHash() {
+    const step = stepOfHash();
+    if (step !== null && step !== this.step) this.seek(step);
+  }
+
+  rescale() {
+    this.range = commonRange(this.store.views);
+    for (const charts of this.charts) for (const chart of charts) chart.setRange(this.range);
+  }
+
+  resize() {
+    byId("slider").min = this.store.first;
+    byId("slider").max = this.store.last;
+  }
+
+  seek(step) {
+    this.playing = this.playing && step === this.store.last + 1;
+    this.go(step);
+    this.showPlaying();
+  }
+
+  go(step) {
+    this.step = Math.min(this.store.last, Math.max(this.store.first, step));
+    return this.show();
+  }
+
+  // One drawing at a time: a step asked for while another is drawn is drawn next, those in between are left out.
+  show() {
+    if (this.waiting) return this.drawn;
+    this.waiting = true;
+    this.drawn = this.drawn.then(async () => {
+      this.waiting = false;
+      await this.draw(this.step);
+    }).catch((error) => problem(`The recording cannot be read at ${this.store.meta.unit} ${this.step}: ${error.message}`));
+    return this.drawn;
+  }
+
+  async draw(step) {
+    const { store } = this, { picture, distributions } = await store.moment(step);
+    drawPicture(byId("picture"), store, picture);
+    document.body.classList.toggle("only-chosen", byId("chosen").checked);
+    const action = store.number("action", step), came = store.number("came", step), actions = store.meta.actions.length;
+    store.views.forEach((view, i) => {
+      const y = byId("same").checked ? this.range.y : this.eased(i, momentRange(view, distributions[i]));
+      const values = store.meta.actions.map((_, a) => store.value(i, a, step)), best = values.indexOf(Math.max(...values));
+      for (let a = 0; a < actions; a++) {
+        const distribution = distributions[i].subarray(a * view.places, (a + 1) * view.places);
+        const taken = a === action && actions > 1;
+        this.charts[i][a].draw(distribution, y, { mean: values[a], came, taken, favourite: a === best && actions > 1 });
+      }
+      const each = view.places > 1 ? `${view.places} equal masses` : "the mean only";
+      this.scales[i].textContent = view.kind === "masses" ? `top of the charts: ${words(y[1], 2)}` : each;
+      const numbers = { mean: values[action] };
+      for (const name of ["total", "negative", "clipped"]) numbers[name] = store.viewNumber(i, name, step);
+      for (const [name, cell] of Object.entries(this.cells[i])) cell.textContent = words(numbers[name]);
+      this.cells[i].negative.classList.toggle("some", numbers.negative > 0.0005);
+    });
+    this.drawFacts(step);
+    store.prepare(step + 20);
+  }
+
+  // While it plays a scale moves towards its place, so that charts do not jump; a moment looked at has its own at once.
+  eased(i, [bottom, top]) {
+    this.scale = this.scale || [];
+    const before = this.playing && !CALM.matches && this.scale[i] ? this.scale[i] : [bottom, top];
+    this.scale[i] = [Math.min(bottom, before[0] + 0.2 * (bottom - before[0])), Math.max(top, before[1] + 0.2 * (top - before[1]))];
+    return this.scale[i];
+  }
+
+  drawFacts(step) {
+    const { store } = this, { meta } = store;
+    const texts = {
+      action: meta.actions[store.number("action", step)],
+      reward: words(store.number("reward", step), 2),
+      "return so far": words(store.number("score", step), 2),
+      "return that came": Number.isNaN(store.number("came", step)) ? "not known: the episode was cut off" : words(store.number("came", step)),
+      episode: String(store.number("episode", step) + 1),
+      state: meta.labels[step] ?? String(step),
+      visited: words(store.number("reward", step), 4),
+    };
+    for (const [name, cell] of Object.entries(this.facts)) cell.textContent = texts[name];
+    const share = store.steps > 1 ? (step - store.first) / (store.steps - 1) : 0;
+    for (const curve of this.curves) curve.at(share);
+    byId("slider").value = step;
+    const label = meta.labels[step];
+    const place = label === undefined ? `${step.toLocaleString("en")} of ${store.last.toLocaleString("en")}` :
+      label === String(step) ? `${label} of ${store.last}` : `${label} (t=${step} of ${store.last})`;
+    byId("slider").setAttribute("aria-valuetext", `${meta.unit} ${place}`);
+    byId("place").textContent = `${meta.unit} ${place}`;
+    byId("picture").setAttribute("aria-label", `picture at ${meta.unit} ${step}`);
+    document.documentElement.dataset.shown = step;
+    clearTimeout(this.later); // an address for each step would be too many while playing
+    this.later = setTimeout(() => history.replaceState(null, "", `#t=${step}`), 150);
+  }
+
+  toggle() {
+    this.playing = !this.playing;
+    if (this.playing && this.step === this.store.last && !this.live) this.step = this.store.first;
+    this.showPlaying();
+    if (this.playing) this.run();
+  }
+
+  showPlaying() {
+    byId("play").textContent = this.playing ? "❚❚" : "▶";
+    byId("play").setAttribute("aria-label", this.playing ? "pause" : "play");
+  }
+
+  // Live, a page that fell behind goes faster until it has caught up, unless its reader chose to look more slowly.
+  rate() {
+    const behind = this.live && this.speed >= this.store.meta.fps && this.store.last - this.step > this.store.meta.fps;
+    return behind ? 1.5 * this.speed : this.speed;
+  }
+
+  run() {
+    if (this.running) return;
+    this.running = true;
+    let before = performance.now(), owed = 0;
+    const frame = async (now) => {
+      if (!this.playing) { this.running = false; return; }
+      owed = Math.min(owed + ((now - before) / 1000) * this.rate(), this.speed / 2 + 1);
+      before = now;
+      const whole = Math.floor(owed);
+      if (whole > 0 && this.step < this.store.last) { owed -= whole; await this.go(this.step + whole); }
+      if (this.step >= this.store.last && !this.live) { this.playing = false; this.showPlaying(); }
+      requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  }
+}

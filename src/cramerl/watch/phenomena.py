@@ -1,0 +1,123 @@
+r"""Moments worth looking at: the paper's phenomena, each by a measure that is one number per distribution.
+
+For a distribution with masses :math:`q_1, \dots, q_K` on atoms :math:`z_1 < \dots < z_K`, of the action that was taken:
+
+* double-negative: negative mass on negative returns, while the total stays near one,
+  :math:`\sum_{z_i < 0} \max(-q_i, 0) \cdot \max(0, 1 - |1^\top q - 1|)`.
+* compensation: mass that cancels beside the return 0, times the mass at 0. With :math:`o` the atom nearest to 0 and
+  :math:`W` the five atoms on each side of it, :math:`\min(\sum_W \max(q_i, 0), \sum_W \max(-q_i, 0)) \cdot
+  \min(\max(q_o, 0), 1)`.
+* noise: how rough the distribution is on at least half of its atoms,
+  :math:`K \cdot \mathrm{median}_i |q_i - (q_{i-1} + q_{i+1}) / 2|`. A single spike, or a smooth bell, has next to none.
+* disagreement: the greatest Cramér distance between two agents' distributions, :math:`(\int (F - G)^2)^{1/2}`, after
+each was
+  given mass one as S51 does, :math:`q + (1 - 1^\top q) / K`.
+
+Of several agents the one that shows a phenomenon most counts. Distributions without fixed atoms have no mass that
+could be negative or rough: zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+
+from cramerl.watch.recording import Recording, View
+
+_BESIDE = 5  # atoms on each side of 0 that belong to what brackets it
+
+
+def double_negative(atoms: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    """Negative mass on negative returns where the total is near one: (..., K) -> (...)."""
+    negative = np.maximum(-masses[..., atoms < 0], 0).sum(axis=-1)
+    return negative * np.maximum(0, 1 - abs(masses.sum(axis=-1) - 1))
+
+
+def compensation(atoms: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    """Mass that cancels beside the return 0, times the mass at 0: (..., K) -> (...)."""
+    if not atoms[0] <= 0 <= atoms[-1]:
+        return np.zeros(masses.shape[:-1])
+    at = int(np.argmin(abs(atoms)))
+    beside = np.concatenate([masses[..., max(0, at - _BESIDE) : at], masses[..., at + 1 : at + 1 + _BESIDE]], axis=-1)
+    cancels = np.minimum(np.maximum(beside, 0).sum(axis=-1), np.maximum(-beside, 0).sum(axis=-1))
+    return cancels * np.clip(masses[..., at], 0, 1)
+
+
+def noise(atoms: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    """Roughness on at least half of the atoms: (..., K) -> (...)."""
+    if atoms.size < 3:
+        return np.zeros(masses.shape[:-1])
+    rough = abs(masses[..., 1:-1] - (masses[..., :-2] + masses[..., 2:]) / 2)
+    return atoms.size * np.median(rough, axis=-1)
+
+
+MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "double-negative": double_negative,
+    "compensation": compensation,
+    "noise": noise,
+}
+PHENOMENA = (*MEASURES, "disagreement")
+
+
+def cramer_apart(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Cramér distance between distributions on different atoms, each with unit mass: (..., K) and (..., L) -> (...)."""
+    places = np.concatenate([first[0], second[0]], axis=-1)
+    jumps = np.concatenate([_unit(first[1]), -_unit(second[1])], axis=-1)
+    order = np.argsort(places, axis=-1, kind="stable")
+    heights = np.cumsum(np.take_along_axis(jumps, order, axis=-1), axis=-1)[..., :-1]
+    return np.sqrt(np.sum(heights**2 * np.diff(np.take_along_axis(places, order, axis=-1)), axis=-1))
+
+
+def scores(recording: Recording) -> dict[str, np.ndarray]:
+    """Each phenomenon's measure at each step, (T,); disagreement only where there are several agents."""
+    found = {}
+    for name, measure in MEASURES.items():
+        each = [
+            measure(view.atoms, _taken(view, recording.action)) for view in recording.views if view.kind == "masses"
+        ]
+        found[name] = np.max(each, axis=0) if each else np.zeros(len(recording))
+    if len(recording.views) > 1:
+        pairs = list(combinations(recording.views, 2))
+        found["disagreement"] = np.max([_apart(a, b, recording.action) for a, b in pairs], axis=0)
+    return found
+
+
+def find(score: np.ndarray, count: int = 10) -> list[int]:
+    """Steps that score most, the strongest first, none within a hundredth of the recording of another."""
+    apart = max(3, len(score) // 100)
+    left, found = np.array(score, float), []
+    while len(found) < count and left.size and left.max() > 1e-6:
+        best = int(np.argmax(left))
+        found.append(best)
+        left[max(0, best - apart) : best + apart + 1] = 0
+    return found
+
+
+def require_phenomenon(name: str, found: dict[str, np.ndarray]) -> np.ndarray:
+    """The scores of one phenomenon, or a sentence."""
+    if name not in found:
+        raise ValueError("--highlight disagreement needs two runs or more, got one")
+    return found[name]
+
+
+def _taken(view: View, action: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(view.distributions, action[:, None, None].astype(int), axis=1)[:, 0].astype(float)
+
+
+def _apart(first: View, second: View, action: np.ndarray) -> np.ndarray:
+    return cramer_apart(_distributions(first, action), _distributions(second, action))
+
+
+def _distributions(view: View, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Atoms and masses of the distributions of the actions taken, (T, K) each."""
+    taken = _taken(view, action)
+    if view.kind == "masses":
+        return np.broadcast_to(view.atoms, taken.shape), taken
+    return taken, np.full(taken.shape, 1 / taken.shape[-1])
+
+
+def _unit(masses: np.ndarray) -> np.ndarray:
+    masses = np.asarray(masses, float)
+    return masses + (1 - masses.sum(axis=-1, keepdims=True)) / masses.shape[-1]

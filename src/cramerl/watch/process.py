@@ -1,0 +1,94 @@
+"""A finite process that `cramerl evaluate` looked at: its states one after another, each with its distribution."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cramerl.runs.folder import read_object
+from cramerl.watch.recording import Recording, make_view
+from cramerl.watch.tape import Tape
+
+EVALUATION = "evaluation.json"
+_GROUND, _BAR, _HERE, _LINE = (22, 25, 29), (86, 180, 233), (230, 159, 0), (74, 80, 88)
+_HEIGHT, _WIDTH = 160, 480
+_MARK = 9  # columns that show, at least, which state is looked at
+# Ways to keep the mass of distributions at one (docs/certificate.md).
+_KEPT = {"before": "put right before each backup", "after": "put right after each backup", "affine": "by construction"}
+
+
+def is_evaluation(folder: str | Path) -> bool:
+    """Whether `cramerl evaluate` wrote the folder."""
+    return (Path(folder) / EVALUATION).is_file()
+
+
+def read_evaluation(folder: str | Path) -> Recording:
+    """The states of an evaluation as a recording, in the order of their numbers."""
+    return read_object(Path(folder) / EVALUATION, lambda values: _recording(values, Path(folder).resolve().name))
+
+
+def _recording(values: dict[str, Any], name: str) -> Recording:
+    if "distributions" not in values:
+        raise ValueError("it holds no distributions; run cramerl evaluate again")
+    distributions = values["distributions"]
+    order = np.argsort(distributions["states"], kind="stable")
+    states = np.asarray(distributions["states"], int)[order]
+    masses = np.asarray(distributions["masses"], np.float32)[order]
+    means, visited = (
+        np.asarray(distributions["means"], np.float32)[order],
+        np.asarray(distributions["visited"], np.float32)[order],
+    )
+    atoms = np.asarray(values["support"], float)
+    if masses.shape != (len(states), atoms.size) or not len(states) or not np.isfinite(masses).all():
+        raise ValueError(f"its distributions must be (states, {atoms.size}) numbers, got {masses.shape}")
+    nothing = np.zeros(len(states), np.float32)
+    action = np.zeros(len(states), np.int32)
+    process = re.sub(r"^\w+\((.*)\)$", r"\1", values.get("process") or "a log of transitions")
+    return Recording(
+        title=f"{name}: {process}",
+        unit="state",
+        facts=_facts(values, len(states)),
+        actions=["distribution of the return"],
+        tape=_pictures(means),
+        palette=np.array([_GROUND, _BAR, _HERE, _LINE], np.uint8),
+        legend=[("mean return of each state", 1), ("this state", 2)],
+        caption="the states in order, each with its mean return",
+        action=action,
+        reward=visited,
+        score=means,
+        episode=nothing.astype(np.int32),
+        came=np.full(len(states), np.nan, np.float32),
+        views=[make_view("prediction", "process", atoms, masses[:, None], means[:, None], action)],
+        labels=[str(state) for state in states],
+    )
+
+
+def _facts(values: dict[str, Any], shown: int) -> list[str]:
+    kept = values["normalisation"]
+    facts = [f"{shown:,} states shown", f"mass kept at one: {_KEPT.get(kept, kept)}"]
+    return [*facts, f"residual {values['residual']:.1e}"] if values.get("residual") is not None else facts
+
+
+def _pictures(means: np.ndarray) -> Tape:
+    """A bar for each state's mean, from the line of zero; the state that is looked at in its own colour."""
+    low, high = min(float(means.min()), 0.0), max(float(means.max()), 0.0)
+    rows = np.rint((high - means) / max(high - low, 1e-9) * (_HEIGHT - 17) + 8).astype(int)
+    zero = round(high / max(high - low, 1e-9) * (_HEIGHT - 17) + 8)
+    edges = np.rint(np.linspace(0, _WIDTH, len(means) + 1)).astype(int)
+    ground = np.zeros((_HEIGHT, _WIDTH), np.uint8)
+    for row, left, right in zip(rows, edges[:-1], edges[1:], strict=True):
+        ground[min(row, zero) : max(row, zero) + 1, left : max(right - (right - left > 3), left + 1)] = 1
+    ground[zero] = 3
+    tape = Tape((_HEIGHT, _WIDTH))
+    for left, right in pairwise(edges):
+        picture = ground.copy()
+        column = picture[:, left : max(right, left + 1)]
+        column[column == 1] = 2
+        wider = max(0, _MARK - (right - left)) // 2  # of many states one is too thin to be seen
+        picture[-8:, max(0, left - wider) : right + wider] = 2
+        tape.append(picture)
+    return tape

@@ -1,0 +1,155 @@
+"""Live play on loopback: the page asks for what is new, the agent plays as long as somebody looks."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+import threading
+import time
+from collections import deque
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from cramerl.watch.packing import pack
+from cramerl.watch.page import to_html
+from cramerl.watch.play import Moment, Player, assemble
+from cramerl.watch.tape import Tape
+
+HOST = "127.0.0.1"
+_KEPT_STEPS = 2_000  # for a page that is opened late, or was asleep
+_PART_STEPS = 200
+_IDLE_SECONDS = 5.0  # after the last question the agent rests
+
+
+class Live:
+    """Plays in a thread of its own, and packs what was played.
+
+    Args:
+        player: who plays, and where.
+        fps: steps a second.
+    """
+
+    def __init__(self, player: Player, fps: int):
+        self._player, self._fps = player, fps
+        self._moments: deque[Moment] = deque(maxlen=_KEPT_STEPS)
+        self._count = 0
+        self._lock = threading.Lock()
+        self._asked = time.monotonic()
+        self._stop = threading.Event()
+        self.failure: Exception | None = None
+        self._play_one()
+        self._thread = threading.Thread(target=self._play, daemon=True)
+        self._thread.start()
+
+    def page(self) -> str:
+        """The page, opened at the newest step."""
+        data = self.part(self._count - 2)
+        return to_html(data | {"live": True, "fps": self._fps, "open": data["start"]})
+
+    def part(self, after: int) -> dict[str, Any]:
+        """Steps after a given one, packed; those that are not kept any more are left out."""
+        self._asked = time.monotonic()
+        if self.failure is not None:
+            raise self.failure
+        with self._lock:
+            oldest = self._count - len(self._moments)
+            start = max(after + 1, oldest, 0)
+            chosen = list(self._moments)[start - oldest :][:_PART_STEPS]
+        if not chosen:
+            return {"steps": 0, "played": self._count}
+        tape = Tape(self._player.screen.size, start)
+        for moment in chosen:
+            tape.append(moment.picture)
+        recording = assemble(self._player, chosen, tape)
+        data = pack(recording, start=start)
+        data["facts"] = [f"live, {self._player.epsilon:.3g} of the actions at random", *recording.facts[2:]]
+        return data
+
+    def close(self) -> None:
+        """Stop playing."""
+        self._stop.set()
+        self._thread.join()
+        self._player.close()
+
+    def _play(self) -> None:
+        due = time.monotonic()
+        while not self._stop.is_set():
+            if time.monotonic() - self._asked < _IDLE_SECONDS:
+                try:
+                    self._play_one()
+                except Exception as error:  # told to whoever asks next: this thread has nobody to tell
+                    self.failure = error
+                    return
+            due = max(due + 1 / self._fps, time.monotonic() - 1)
+            self._stop.wait(max(0.0, due - time.monotonic()))
+
+    def _play_one(self) -> None:
+        moment = self._player.advance()
+        with self._lock:
+            self._moments.append(moment)
+            self._count += 1
+
+
+class LiveServer(ThreadingHTTPServer):
+    """A server on loopback; it holds its port from the start, and answers once ``live`` is set.
+
+    Args:
+        port: 0 takes a free one.
+    """
+
+    daemon_threads = True
+    live: Live | None = None
+
+    def __init__(self, port: int):
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            why = {errno.EADDRINUSE: "is taken", errno.EACCES: "may not be used"}.get(error.errno or 0)
+            if why is None:
+                raise
+            raise ValueError(f"--port must be a free port, {port} {why}; --port 0 finds a free one") from error
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A page that was closed in the middle of an answer is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://{HOST}:{self.server_address[1]}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """The page at /, and what is new at /steps?after=N."""
+        place, live = urlsplit(self.path), self.server.live  # type: ignore[attr-defined] - a LiveServer
+        try:
+            if place.path == "/":
+                self._answer(200, "text/html; charset=utf-8", live.page())
+            elif place.path == "/steps":
+                after = parse_qs(place.query).get("after", ["-1"])[0]
+                if not after.removeprefix("-").isdecimal():
+                    self._answer(400, "text/plain; charset=utf-8", f"after must be a number, got {after}")
+                    return
+                self._answer(200, "application/json", json.dumps(live.part(int(after)), allow_nan=False))
+            else:
+                self._answer(404, "text/plain", "there is only the page itself, at /")
+        except ConnectionError:
+            raise
+        except Exception as error:
+            self._answer(500, "text/plain; charset=utf-8", f"{error}")
+
+    def _answer(self, status: int, kind: str, text: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: a line for each question would be three a second."""

@@ -1,0 +1,210 @@
+"""The folder of a run: what is written there, and reading it back, also after a crash."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import cramerl
+from cramerl.deep.envs.base import EnvSpec
+from cramerl.runs.config import TrainConfig
+from cramerl.runs.folder import RunFolder, versions
+
+SPEC = EnvSpec("Toy-v0", "gymnasium", 3, (4, 5), "uint8", stack=2, frame_scale=255.0, frames_per_step=4)
+CONFIG = TrainConfig(env="Toy-v0", agent="u51", seed=7, hidden_units=(3, 4))
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunFolder.create(CONFIG, SPEC, tmp_path / "deep" / "run")
+
+
+def test_what_was_created_is_opened(run):
+    again = RunFolder.open(run.path)
+    assert again.config == run.config == CONFIG
+    assert again.spec == run.spec == SPEC
+    assert isinstance(again.spec, EnvSpec)
+    assert again.spec.observation_shape == (4, 5, 2)
+    assert sorted(path.name for path in run.path.iterdir()) == ["config.json", "environment.json", "versions.json"]
+    assert list(again.metrics()) == []
+    assert again.metrics_size() == again.metrics_size(settle=True) == 0
+
+
+def test_the_same_settings_write_the_same_bytes(run, tmp_path):
+    other = RunFolder.create(CONFIG, SPEC, tmp_path / "other")
+    rows = [{"step": 4, "losses/loss": 0.1 + 0.2, "seed": 0}, {"step": 8, "losses/loss": 1e-9}]
+    run.append_metrics(rows)
+    for row in rows:
+        other.append_metrics([row])
+    for path in run.path.iterdir():
+        assert path.read_bytes() == (other.path / path.name).read_bytes(), path.name
+    assert (run.path / "metrics.jsonl").read_bytes() == (
+        b'{"step": 4, "losses/loss": 0.30000000000000004, "seed": 0}\n{"step": 8, "losses/loss": 1e-09}\n'
+    )
+    assert json.loads((run.path / "config.json").read_bytes()) == CONFIG.to_json()
+
+
+def test_versions_are_those_the_run_depends_on(run):
+    found = json.loads((run.path / "versions.json").read_text())
+    assert found == versions()
+    assert found["cramerl"] == cramerl.__version__
+    assert found["numpy"] == np.__version__
+    assert re.fullmatch(r"3\.\d+\.\d+\S*", found["python"])
+    assert {"jax", "jaxlib", "optax", "gymnax", "ale-py", "gymnasium", "safetensors", "machine"} <= set(found)
+    assert re.match(r"(cpu|gpu|tpu): ", found["device"])
+
+
+@pytest.mark.parametrize(
+    ("env", "name"), [("gym:CartPole-v1", "gym-CartPole-v1"), ("ALE/Pong-v5", "ALE-Pong-v5"), ("pong", "pong")]
+)
+def test_the_name_of_a_folder(env, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = TrainConfig(env=env, agent="c51", seed=3)
+    runs = [RunFolder.create(config, SPEC) for _ in range(2)]
+    assert len({run.path for run in runs}) == 2
+    for run in runs:
+        assert run.path.parent.resolve() == tmp_path / "runs"
+        assert re.fullmatch(rf"{name}__c51__3__\d{{8}}-\d{{6}}-\d{{6}}", run.path.name)
+        assert run.config == config
+
+
+def test_an_empty_folder_will_do(tmp_path):
+    assert RunFolder.create(CONFIG, SPEC, tmp_path).path == tmp_path
+
+
+def test_a_folder_in_use_is_left_alone(run, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    before = {path: path.read_bytes() for path in run.path.iterdir()}
+    for path in (run.path, file):
+        with pytest.raises(ValueError) as caught:
+            RunFolder.create(TrainConfig(), SPEC, path)
+        assert str(caught.value) == (
+            f"out must be a new or empty folder, {path} is there already; to go on with it: cramerl resume"
+        )
+    assert {path: path.read_bytes() for path in run.path.iterdir()} == before
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["config.json", "environment.json"])
+def test_folders_that_are_no_runs(name, run, tmp_path):
+    (run.path / name).unlink()
+    with pytest.raises(ValueError, match=rf"^run must be a folder made by cramerl train, .* has no {name}$"):
+        RunFolder.open(run.path)
+    with pytest.raises(ValueError, match=r"nowhere has no config.json$"):
+        RunFolder.open(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "Expecting property name"),
+        ("", "Expecting value"),
+        ("[1]", "it must hold an object, got list"),
+        ('{"batchsize": 3}', "'batchsize' is no setting; did you mean 'batch_size'?"),
+        ('{"steps": 0}', "steps must be an integer >= 1 and <= 2147483647, got 0"),
+        (b"\xff\xfe", "can't decode"),
+    ],
+)
+def test_settings_that_cannot_be_used(content, words, run):
+    file = run.path / "config.json"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(file))} cannot be used: .*{re.escape(words)}"):
+        _ = run.config
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("{}", "frame_shape"), ('{"frame_shape": [1]}', "missing"), ('{"frame_shape": 1}', "iterable")],
+)
+def test_environments_that_cannot_be_used(content, words, run):
+    file = run.path / "environment.json"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(file))} cannot be used: .*{words}"):
+        _ = run.spec
+
+
+def test_other_settings_can_be_written(run):
+    other = TrainConfig(env="Toy-v0", steps=5)
+    run.change_config(other)
+    assert RunFolder.open(run.path).config == other
+
+
+def test_lines_are_added_and_read(run):
+    run.append_metrics([{"step": 1}])
+    run.append_metrics([])
+    run.append_metrics([{"step": 2, "word": "Cramér"}, {"step": 3}])
+    assert list(run.metrics()) == [{"step": 1}, {"step": 2, "word": "Cramér"}, {"step": 3}]
+    assert run.metrics_size() == (run.path / "metrics.jsonl").stat().st_size > 0
+    run.append_timing([{"step": 1, "charts/SPS": 2.5}])
+    assert (run.path / "timing.jsonl").read_text() == '{"step": 1, "charts/SPS": 2.5}\n'
+
+
+def test_a_number_that_is_no_json_writes_nothing(run):
+    run.append_metrics([{"step": 1}])
+    with pytest.raises(ValueError):
+        run.append_metrics([{"step": 2}, {"step": 3, "loss": float("nan")}])
+    assert list(run.metrics()) == [{"step": 1}]
+
+
+def test_a_line_cut_short_is_left_out(run):
+    run.append_metrics([{"step": step, "loss": 0.5} for step in range(3)])
+    file = run.path / "metrics.jsonl"
+    whole = file.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    for size in range(len(whole) + 1):
+        file.write_bytes(whole[:size])
+        assert len(list(run.metrics())) == sum(end <= size for end in ends)
+
+
+def test_a_line_that_is_no_json_is_named(run):
+    run.append_metrics([{"step": 1}])
+    file = run.path / "metrics.jsonl"
+    with file.open("a") as lines:
+        lines.write('{"step": 2,\n{"step": 3}\n')
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(file))} line 2 is not JSON: "):
+        list(run.metrics())
+
+
+def test_what_came_after_a_checkpoint_is_forgotten(run):
+    run.cut_metrics(0)
+    run.append_metrics([{"step": 1}])
+    size = run.metrics_size()
+    run.append_metrics([{"step": 2}])
+    run.cut_metrics(size)
+    assert list(run.metrics()) == [{"step": 1}]
+    run.cut_metrics(size)
+    run.append_metrics([{"step": 5}])
+    assert list(run.metrics()) == [{"step": 1}, {"step": 5}]
+    run.cut_metrics(0)
+    assert list(run.metrics()) == []
+
+
+def test_a_log_shorter_than_a_checkpoint_says(run):
+    sentence = r"metrics.jsonl is shorter than the checkpoint says \({} < 500 bytes\)$"
+    with pytest.raises(ValueError, match=sentence.format(0)):
+        run.cut_metrics(500)
+    run.append_metrics([{"step": 1}])
+    with pytest.raises(ValueError, match=sentence.format(12)):
+        run.cut_metrics(500)
+    assert list(run.metrics()) == [{"step": 1}]
+
+
+def test_weights_are_described_for_each_lane(run):
+    lanes = [{"learning_rate": rate, "seed": 7} for rate in (1e-3, 1e-2, 1e-1)]
+    arrays = [{"['conv1']['bias']": np.array([3.0, 4.0]) * factor, "['w']": np.ones((2, 3))} for factor in (1, 2, 3)]
+    arrays[1]["['w']"][0, 0] = np.nan
+    arrays[2]["['w']"] = np.full((2, 3), 1e30, np.float32)  # whose squares overflow
+    with np.errstate(over="ignore"):
+        run.describe_weights(40, lanes, arrays, lost={1})
+    found = json.loads((run.path / "weights.json").read_text(), parse_constant=pytest.fail)
+    assert found == {
+        "step": 40,
+        "shapes": {"conv1/bias": "2", "w": "2x3"},
+        "norms": [
+            {"learning_rate": 1e-3, "seed": 7, "conv1/bias": 5.0, "w": 2.44949},
+            {"learning_rate": 1e-2, "seed": 7, "conv1/bias": None, "w": None},
+            {"learning_rate": 1e-1, "seed": 7, "conv1/bias": 15.0, "w": None},
+        ],
+    }
