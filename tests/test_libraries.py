@@ -30,6 +30,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "quantile, number": (lambda m: cramerl.quantile(N, m, 0.3), (P7,)),
     "cvar": (lambda m, a: cramerl.cvar(U, m, a), (P, RNG.random((4, 1)))),
     "cvar, no zeros": (lambda m: cramerl.cvar(U, m, 0.3), (P + 0.01,)),
+    "with_unit_mass": (lambda m: cramerl.with_unit_mass(U, m), (Q,)),
+    "clipped_mass": (lambda r, g, m: cramerl.clipped_mass(U, r, g, m), (9 * P[..., 0], 0 * P[..., 0] + 0.9, P)),
     "nearest_distribution": (lambda m: cramerl.nearest_distribution(N, m), (Q7,)),
     "nearest_distribution, one": (lambda m: cramerl.nearest_distribution(U, m), (Q[0, 0],)),
     "project": (lambda x, m: cramerl.project(U, x, m), (RNG.uniform(-15, 15, (3, 51)), Q)),

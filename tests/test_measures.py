@@ -9,14 +9,17 @@ from oracles import SUPPORTS, gram_by_definition, proper, solve_quadratic_progra
 from cramerl import (
     Support,
     cdf,
+    clipped_mass,
     cramer_distance_sq,
     cvar,
     mean,
     nearest_distribution,
     negative_mass,
+    project_affine,
     quantile,
     total_mass,
     variance,
+    with_unit_mass,
 )
 
 signed = supports().flatmap(lambda s: st.tuples(st.just(s), vectors(s.num_atoms)))
@@ -185,3 +188,29 @@ def test_levels_broadcast_with_leading_axes(rng):
 def test_no_quantiles_without_mass(statistic):
     with pytest.raises(ValueError, match=r"masses must have a positive total mass, got a total of -1\.0"):
         statistic(Support([0, 1]), [0.0, -1.0], 0.5)
+
+
+@given(signed)
+def test_with_unit_mass_is_the_nearest_measure_of_mass_one(measure):
+    support, masses = measure
+    found = with_unit_mass(support, masses)
+    np.testing.assert_allclose(found.sum(axis=-1), 1.0, atol=1e-9)
+    constrained = project_affine(support, masses, np.ones((1, support.num_atoms)), np.ones(1))
+    np.testing.assert_allclose(found, constrained, atol=1e-7 * (1 + abs(masses).max()))
+
+
+@given(signed, st.floats(-3, 3), st.floats(0, 1))
+def test_clipped_mass_is_what_lies_outside(measure, reward, discount):
+    support, masses = measure
+    moved = [reward + discount * float(z) for z in support.atoms]
+    outside = sum(abs(m) for x, m in zip(moved, masses, strict=True) if not support.v_min <= x <= support.v_max)
+    expected = outside / abs(masses).sum() if abs(masses).sum() else 0.0
+    assert float(clipped_mass(support, reward, discount, masses)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_clipped_mass_broadcasts_and_is_zero_without_mass():
+    support = Support([-1.0, 0.0, 1.0])
+    rewards, discounts = np.array([[0.0], [0.5]]), np.array([1.0, 0.0])
+    found = clipped_mass(support, rewards, discounts, np.array([0.5, -0.25, 0.25]))
+    np.testing.assert_allclose(found, [[0.0, 0.0], [0.25, 0.0]])
+    assert float(clipped_mass(support, 5.0, 1.0, np.zeros(3))) == 0.0

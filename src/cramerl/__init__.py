@@ -30,6 +30,7 @@ from cramerl.losses import (
 )
 from cramerl.measures import (
     cdf,
+    clipped_mass,
     cvar,
     mean,
     nearest_distribution,
@@ -37,6 +38,7 @@ from cramerl.measures import (
     quantile,
     total_mass,
     variance,
+    with_unit_mass,
 )
 from cramerl.projections import backup, backup_matrix, project, project_affine
 from cramerl.supports import Support
@@ -55,6 +57,7 @@ __all__ = [
     "backup_matrix",
     "categorical_cross_entropy",
     "cdf",
+    "clipped_mass",
     "condition_number",
     "cramer_distance_sq",
     "cramer_gram",
@@ -83,6 +86,7 @@ __all__ = [
     "train",
     "unit_mass_basis",
     "variance",
+    "with_unit_mass",
 ]
 
 _LOADED_WHEN_USED = {

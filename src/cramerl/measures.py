@@ -102,6 +102,57 @@ def cvar(support: Support, masses: Array, level: Array) -> Array:
     return _where_positive(xp, reached, xp.sum((counted - below) / share * atoms, axis=-1))
 
 
+def with_unit_mass(support: Support, masses: Array) -> Array:
+    r"""Masses whose total is one: what is missing is added evenly, :math:`q + (1 - 1^\top q) u`.
+
+    This is the paper's correction, and the nearest measure of mass one in Cramér distance.
+
+    Args:
+        support: K atoms.
+        masses: (..., K) signed masses of any total.
+
+    Returns:
+        (..., K) masses that sum to one.
+
+    Example:
+        >>> import numpy as np
+        >>> with_unit_mass(Support([-1, 0, 1]), np.array([0.0, 0.4, 0.0]))
+        array([0.2, 0.6, 0.2])
+    """
+    xp, masses = _masses(support, masses)
+    return masses + (1.0 - xp.sum(masses, axis=-1, keepdims=True)) / support.num_atoms
+
+
+def clipped_mass(support: Support, rewards: Array, discounts: Array, masses: Array) -> Array:
+    r"""Fraction of the absolute mass that a backup clips: the part of :math:`r + \gamma Z` outside the support.
+
+    Args:
+        support: K atoms.
+        rewards: (...), r. Broadcasts with the other leading axes.
+        discounts: (...), gamma in [0, 1]; 0 where the transition ended the episode.
+        masses: (..., K) signed masses of the next state.
+
+    Returns:
+        (...) between 0 and 1; 0 where there is no mass.
+
+    Example:
+        >>> import numpy as np
+        >>> float(clipped_mass(Support([-1, 0, 1]), 0.5, 1.0, np.array([0.5, 0.25, 0.25])))
+        0.25
+    """
+    xp, rewards, discounts, masses = as_floats(rewards=rewards, discounts=discounts, masses=masses)
+    require_on_support(xp, support, masses=masses)
+    require_in_unit_interval(discounts=discounts)
+    leading = broadcast_leading(rewards=rewards.shape, discounts=discounts.shape, masses=masses.shape[:-1])
+    size = xp.abs(expand(xp, masses, (*leading, support.num_atoms)))
+    moved = expand(xp, rewards, leading)[..., None] + expand(xp, discounts, leading)[..., None] * along_last(
+        xp, support.atoms, size
+    )
+    outside = (moved < support.v_min) | (moved > support.v_max)
+    clipped = xp.sum(xp.where(outside, size, xp.zeros_like(size)), axis=-1)
+    return clipped / xp.clip(xp.sum(size, axis=-1), float(xp.finfo(size.dtype).smallest_normal), None)
+
+
 def nearest_distribution(support: Support, masses: Array) -> Array:
     r"""Projection: the proper distribution closest to signed masses in Cramér distance.
 
@@ -120,7 +171,7 @@ def nearest_distribution(support: Support, masses: Array) -> Array:
         (..., K) probabilities: non-negative, summing to one.
     """
     xp, masses = _masses(support, masses)
-    unit = masses + (1.0 - xp.sum(masses, axis=-1, keepdims=True)) / support.num_atoms
+    unit = with_unit_mass(support, masses)
     target = xp.cumulative_sum(unit, axis=-1)[..., :-1]
     fit = _isotonic_rows if is_numpy_namespace(xp) else _isotonic_max_min
     inner = clip(xp, fit(xp, target, support.spacings), 0.0, 1.0)
