@@ -83,7 +83,7 @@ def test_minatar_preset_has_the_rate_that_did_best_over_the_games(agent, sweep):
         found: dict[float, list[float]] = {}
         for curve in read_curves([RESULTS / f"minatar-{sweep}" / game]):
             if curve.agent == agent:
-                found.setdefault(curve.settings["learning_rate"], []).append(final_score(curve))
+                found.setdefault(curve.config.learning_rate, []).append(final_score(curve))
         best = max(map(np.mean, found.values()))
         for rate, scores in found.items():
             rates.setdefault(rate, {})[game] = float(np.mean(scores) / best)

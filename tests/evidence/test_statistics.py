@@ -212,7 +212,7 @@ def test_bands_are_means_of_what_is_there(rng):
     [
         (lambda: iqm([]), r"scores must be a \(runs, games\) array or a list of runs per game, got \[\]"),
         (lambda: iqm("abc"), "scores must be a .* got 'abc'"),
-        (lambda: mean([[1.0], []]), r"scores must have one run at least of each game, game 1 has shape \(0,\)"),
+        (lambda: mean([[1.0], []]), r"scores must have at least one run of each game, game 1 has shape \(0,\)"),
         (lambda: mean(np.zeros((2, 2, 2))), r"game 0 has shape \(2, 2, 2\)"),
         (lambda: median([[1.0, np.nan]]), "scores must be finite, game 0 has nan"),
         (lambda: median([["x"]]), "scores must hold real numbers, game 0 has"),
@@ -222,7 +222,7 @@ def test_bands_are_means_of_what_is_there(rng):
         (lambda: bootstrap_interval("iqm", [1.0], reps=0), "reps must be an integer >= 1, got 0"),
         (lambda: bootstrap_interval("iqm", [1.0], level=95), "level must be between 0 and 1, got 95"),
         (lambda: performance_profile([1.0], [np.inf]), "thresholds must be a list of finite numbers"),
-        (lambda: mean_band([1.0]), r"values must be a \(runs, points\) array with one run at least, got shape \(1,\)"),
+        (lambda: mean_band([1.0]), r"values must be a \(runs, points\) array with at least one run, got shape \(1,\)"),
     ],
 )
 def test_bad_input(call, words):
