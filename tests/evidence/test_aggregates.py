@@ -6,7 +6,7 @@ from study_runs import column, summary_of, tables_of, write_run
 
 from cramerl.evidence.curves import final_score, read_curves
 from cramerl.evidence.scores import Series
-from cramerl.evidence.statistics import bootstrap_interval, iqm
+from cramerl.evidence.statistics import bootstrap_interval, statistic_of
 from cramerl.evidence.summary import summarise
 
 GAMES = ("Asterix-MinAtar", "Breakout-MinAtar")
@@ -28,7 +28,7 @@ def test_scores_are_divided_by_dqn(study):
     assert found.scale == "scores divided by the mean score of dqn on the same game"
     dqn = {env: summary.best[Series("dqn"), env].score.estimate for env in GAMES}
     ours = [summary.best[Series("u51"), env].scores / dqn[env] for env in GAMES]
-    assert iqm(found.scores[Series("u51")]) == pytest.approx(iqm(ours))
+    assert statistic_of("iqm", found.scores[Series("u51")]) == pytest.approx(statistic_of("iqm", ours))
     assert found.intervals[Series("u51")]["iqm"] == bootstrap_interval("iqm", found.scores[Series("u51")])
 
 
