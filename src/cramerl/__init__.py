@@ -104,6 +104,8 @@ def __getattr__(name: str) -> object:
     try:
         value = getattr(importlib.import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
+        if (error.name or "").startswith("cramerl"):
+            raise
         needed = f"cramerl.{name} needs {error.name}; install it with: pip install 'cramerl[deep]'"
         raise ImportError(needed) from error
     globals()[name] = value
