@@ -13,6 +13,7 @@ EXTRA_OF = {
     "gymnax": "deep",
     "jax": "deep",
     "jinja2": "plot",
+    "markupsafe": "plot",
     "matplotlib": "plot",
     "minari": "data",
     "optax": "deep",
