@@ -133,7 +133,7 @@ def write_demo_report(out: Path) -> Path:
     """The page of a demonstration: its runs, its process and the paper's claims; in place of an earlier one."""
     from cramerl.report.build import PAGE, make_report
     from cramerl.report.scenes import DistributionPictures
-    from cramerl.watch.process import is_evaluation
+    from cramerl.watch.recording import is_evaluation
 
     make_report(
         [out / "runs"],

@@ -29,7 +29,7 @@ def moments_of(recording: Recording) -> list[Moment]:
     """
     negative, last = recording.views[0].negative, len(recording) - 1
     states = recording.unit == "state"
-    found = {int(np.argmax(recording.reward)): ["most visited"]} if states else {0: ["start"]}
+    found = {int(np.argmax(recording.visits)): ["most visited"]} if states else {0: ["start"]}
     found.setdefault(len(recording) // 2, []).append("middle")
     if negative.max() > LEAST:
         found.setdefault(int(np.argmax(negative)), []).append("most negative mass")
@@ -58,11 +58,11 @@ def draw_distributions(recording: Recording, name: str, title: str, caption: str
             distribution = f"distribution-{row}-{action}"
             panels.append(_draw_panel(ax, recording, moment, action, distribution))
             titles |= _titles(recording, moment, action, distribution)
-        _share_scale(places, recording.views[0], moment.step)
+        plots.share_limits([ax for ax, _ in places], "y")
         places[0][0].set_ylabel("mass", fontsize=8)
     for ax in grid[-1]:
         ax.set_xlabel("return" if ax.axison else "", fontsize=8)
-    _legend(figure, any(distribution.endswith("negative") for distribution in titles))
+    plots.add_distribution_legend(figure, negative=any(shape.endswith("negative") for shape in titles))
     return Figure(name, title, " ".join([caption, *_words(recording, moments, actions)]), figure, panels, titles)
 
 
@@ -87,19 +87,13 @@ def _place(recording: Recording, moment: Moment) -> str:
 
 def _draw_panel(ax: Any, recording: Recording, moment: Moment, action: int, distribution: str) -> Panel:
     view, step = recording.views[0], moment.step
-    mean = float(view.values[step, action])
     atoms, masses = view.distribution(step, action)
-    beyond = ""
-    if view.kind == "masses":
-        beyond = " →" if mean > atoms[-1] else " ←" if mean < atoms[0] else ""
-        plots.draw_distribution(ax, atoms, masses, float(np.clip(mean, atoms[0], atoms[-1])), distribution)
-    else:
-        plots.draw_sticks(ax, atoms, float(masses[0]), mean)
-    ax.set_xlim(*_range(view))
+    view.draw(ax, step, action, name=distribution)
+    ax.set_xlim(view.limits()[0])
     ax.tick_params(labelsize=7)
     chosen = len(recording.actions) > 1 and action == recording.action[step]
     name = recording.actions[action] if len(recording.actions) > 1 else f"{_place(recording, moment)}, {moment.why}"
-    heading = f"{name}{', chosen' if chosen else ''}\nmean {mean:.2f}{beyond}"
+    heading = f"{name}{', chosen' if chosen else ''}\n{view.mean_label(step, action)}"
     ax.set_title(heading, fontsize=8, loc="left", fontweight="bold" if chosen else "normal")
     if chosen:
         ax.spines[:].set(visible=True, linewidth=1.6)
@@ -124,17 +118,6 @@ def _negative(view: View, step: int, action: int) -> float:
     return float(np.maximum(-view.distribution(step, action)[1], 0).sum())
 
 
-def _range(view: View) -> tuple[float, float]:
-    """Returns that are shown: the support, or where the places of a distribution without one lie in this recording."""
-    low, high = (
-        (view.atoms[0], view.atoms[-1])
-        if view.kind == "masses"
-        else (view.distributions.min(), view.distributions.max())
-    )
-    room = 0.03 * max(float(high - low), 1e-6)
-    return float(low) - room, float(high) + room
-
-
 def _titles(recording: Recording, moment: Moment, action: int, distribution: str) -> dict[str, str]:
     view = recording.views[0]
     if view.kind != "masses":
@@ -144,25 +127,6 @@ def _titles(recording: Recording, moment: Moment, action: int, distribution: str
     if (masses < 0).any():
         words[f"{distribution}-negative"] = f"negative mass {_negative(view, moment.step, action):.3g}"
     return words
-
-
-def _share_scale(places: list[tuple[Any, int]], view: View, step: int) -> None:
-    """One scale of masses for the actions of a moment, so that they can be compared."""
-    masses = np.concatenate([view.distribution(step, action)[1] for _, action in places])
-    low, high = min(float(masses.min()), 0.0), max(float(masses.max()), 0.0)
-    room = 0.06 * max(high - low, 1e-9)
-    for ax, _ in places:
-        ax.set_ylim(low - room, high + room)
-
-
-def _legend(figure: Any, negative: bool) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    entries: list[Any] = [Patch(color=plots.POSITIVE, label="mass")]
-    entries += [Patch(color=plots.NEGATIVE, label="negative mass, below the line")] if negative else []
-    entries.append(Line2D([], [], color=plots.INK, linewidth=1.2, linestyle=plots.MEAN_LINE, label="mean"))
-    figure.legend(handles=entries, loc="outside lower center", ncols=len(entries), frameon=False, fontsize=9)
 
 
 def _words(recording: Recording, moments: list[Moment], actions: list[int]) -> list[str]:

@@ -20,8 +20,7 @@ from cramerl.report.figures import Figure
 from cramerl.runs import agents
 from cramerl.runs.folder import CONFIG, load_config
 from cramerl.watch.play import Watched, record
-from cramerl.watch.process import is_evaluation, read_evaluation
-from cramerl.watch.recording import Recording
+from cramerl.watch.recording import Recording, is_evaluation, read_evaluation
 
 STEPS, MOST, SECONDS = 200, 12, 120.0
 _SIGNED, _WITHOUT_LAW = ("s51", "u51"), "dqn"
