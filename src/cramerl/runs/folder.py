@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cramerl._version import __version__
 from cramerl._files import write_json
+from cramerl._version import __version__
 from cramerl.runs.config import TrainConfig
+from cramerl.runs.group import RunGroup
 
 if TYPE_CHECKING:
     from cramerl.deep.envs.base import EnvSpec
@@ -43,25 +44,26 @@ class RunFolder:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, config: TrainConfig, spec: EnvSpec, path: Path | None = None) -> RunFolder:
-        """Make the folder of a new run, ``runs/ENV__AGENT__SEED__TIME`` unless a path is given, with its settings."""
+    def create(cls, group: RunGroup, spec: EnvSpec, path: Path | None = None) -> RunFolder:
+        """Make the folder of a new run or group, by default ``runs/ENV__AGENT__SEED__TIME``, and write its settings."""
+        config = group.first
         if path is None:
             now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
             name = f"{config.env.replace('/', '-').replace(':', '-')}__{config.agent}__{config.seed}__{now}"
             path = Path("runs") / name
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ValueError(
-                f"out must be a new or empty folder, {path} is there already; to go on with it: cramerl resume"
+                f"out must be a new or empty folder, {path} exists and is not empty; to continue it: cramerl resume"
             )
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / VERSIONS, versions())
         write_json(path / SPEC, spec._asdict())
-        write_json(path / CONFIG, config.to_json())
+        write_json(path / CONFIG, group.to_json())
         return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """The folder of a run that is there."""
+        """The folder of an existing run."""
         path = Path(path)
         for name in (CONFIG, SPEC):
             if not (path / name).is_file():
@@ -69,17 +71,17 @@ class RunFolder:
         return cls(path)
 
     @property
-    def config(self) -> TrainConfig:
-        """Its settings."""
-        return read_object(self.path / CONFIG, TrainConfig.from_json)
+    def group(self) -> RunGroup:
+        """The settings of its run, or of the runs of a group."""
+        return load_group(self.path)
 
-    def change_config(self, config: TrainConfig) -> None:
-        """Write other settings."""
-        write_json(self.path / CONFIG, config.to_json())
+    def change_group(self, group: RunGroup) -> None:
+        """Replace the settings."""
+        write_json(self.path / CONFIG, group.to_json())
 
     @property
     def spec(self) -> EnvSpec:
-        """What its environment was."""
+        """The environment it was trained in."""
         from cramerl.deep.envs.base import spec_from_json
 
         return read_object(self.path / SPEC, spec_from_json)
@@ -201,9 +203,16 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def load_config(path: str | Path) -> TrainConfig:
-    """The settings of a run or an export."""
-    folder = Path(path)
-    if not (folder / CONFIG).is_file():
+def load_group(path: str | Path) -> RunGroup:
+    """The settings of a run, a group or an export."""
+    if not (Path(path) / CONFIG).is_file():
         raise ValueError(f"run must be a folder made by cramerl train or cramerl export, {path} has no {CONFIG}")
-    return read_object(folder / CONFIG, TrainConfig.from_json)
+    return read_object(Path(path) / CONFIG, RunGroup.from_json)
+
+
+def load_config(path: str | Path, lane: int = 0) -> TrainConfig:
+    """The settings of one run: that of a folder, or of one lane of a group."""
+    group = load_group(path)
+    if isinstance(lane, bool) or not isinstance(lane, int) or not 0 <= lane < len(group):
+        raise ValueError(f"lane must be one of {group.describe()} in {path}, got {lane!r}")
+    return group.configs[lane]

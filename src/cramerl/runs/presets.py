@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from cramerl.runs.config import AGENTS, TrainConfig, applies_to_agent, require_agent_settings, require_one_or_several
+from cramerl.runs.config import AGENTS, SETTINGS, TrainConfig, applies_to_agent, require_agent_settings
 
 _ADAM_C51 = {"optimiser": "adam", "learning_rate": 2.5e-4, "optimiser_epsilon": 3.125e-4}  # Bellemare et al. 2017
 _ADAM_S51 = {"optimiser": "adam", "learning_rate": 2.5e-5, "optimiser_epsilon": 3.125e-5}  # the paper, section 5
@@ -90,8 +90,6 @@ _SMOKE = {
     "hidden_units": (16,),
 }
 
-_ATARI_ONLY = ("sticky", "life_loss_ends", "noop_max", "fire_reset", "full_action_space")
-
 PRESETS: dict[str, str] = {
     "paper": "Atari as the paper ran it: epsilon 0.05, not sticky, a lost life ends the return; 200 M frames",
     "icml": "Atari as the C51 paper ran it: as paper, with epsilon 0.01",
@@ -123,27 +121,26 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
     require_agent_settings(changes, [agent])
     require_env_settings(changes, [env])
-    require_one_or_several(changes, {})
     values = {**_settings(name, agent, env), **changes}
     return TrainConfig.from_json({"agent": agent, "env": env, "preset": name, **values})
 
 
 def applies_to_env(env: str, name: str) -> bool:
-    """Whether a setting means anything to an environment, by its name."""
-    return name not in _ATARI_ONLY or default_preset(env) == "paper"
+    """Whether an environment, given by its name, uses a setting."""
+    return not SETTINGS[name].families or default_preset(env) == "paper"
 
 
 def applies(name: str, agent: str, env: str) -> bool:
-    """Whether a setting means anything to an agent in an environment."""
+    """Whether an agent in an environment uses a setting."""
     return applies_to_agent(name, agent) and applies_to_env(env, name)
 
 
 def require_env_settings(names: Iterable[str], envs: Collection[str]) -> None:
-    """Refuse settings that none of the environments heeds."""
+    """Raise ValueError for a setting that none of the environments uses."""
     for name in names:
-        if not any(applies_to_env(env, name) for env in envs):
+        if name in SETTINGS and not any(applies_to_env(env, name) for env in envs):
             raise ValueError(
-                f"{name} is a setting of Atari games, and would be ignored by {', '.join(envs)}: leave it out"
+                f"{name} is a setting of Atari games and would be ignored by {', '.join(envs)}: leave it out"
             )
 
 
