@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from html import escape
 from pathlib import Path
@@ -83,7 +83,7 @@ def mass_limits(low: float, high: float) -> tuple[float, float]:
     return float(min(1.08 * low, -0.06 * top)), float(1.08 * top)
 
 
-def share_limits(axes: Any, which: str) -> None:
+def share_limits(axes: Iterable[Any], which: str) -> None:
     """Give panels the same limits, wide enough for all of them; ``which`` is "x" or "y"."""
     limits = [getattr(ax, f"get_{which}lim")() for ax in axes]
     for ax in axes:

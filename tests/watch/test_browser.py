@@ -13,12 +13,12 @@ from types import SimpleNamespace
 import chromium as chromium_tools
 import numpy as np
 import pytest
+from cramerl.watch.process import read_evaluation
 from watch_recordings import ATOMS, make_recording
 
 from cramerl.watch import serve
 from cramerl.watch.page import write_page
 from cramerl.watch.play import Moment
-from cramerl.watch.process import read_evaluation
 
 chromium_tools.require_chromium()
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cramerl.watch.tape import Tape
 from watch_recordings import make_recording
 
 from cramerl.deep import heads
@@ -15,7 +16,6 @@ from cramerl.deep.envs.base import EnvSpec
 from cramerl.supports import Support
 from cramerl.watch import packing, page, picture, process, recording, screens, video
 from cramerl.watch.packing import pack, pack_distributions
-from cramerl.watch.tape import Tape
 
 
 def unpack_distributions(chunks, size):

@@ -136,9 +136,10 @@ def _check_outputs(options: argparse.Namespace) -> None:
         options.out = Path("out/watch.html")
     if options.picture is not None:
         options.picture_out = options.picture_out or Path("out/watch.png")
+    encoder = "av" if options.video and options.video.suffix.lower() == ".mp4" else "PIL"
     for flag, path, suffixes, libraries in (
         ("--out", options.out, _PAGES, ("jinja2",)),
-        ("--video", options.video, video.SUFFIXES, ("matplotlib", "PIL", "av")),
+        ("--video", options.video, video.SUFFIXES, ("matplotlib", encoder)),
         ("--picture-out", options.picture_out, picture.SUFFIXES, ("matplotlib",)),
     ):
         if path:

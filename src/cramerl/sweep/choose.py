@@ -15,8 +15,6 @@ from cramerl.runs.presets import applies
 from cramerl.sweep.folder import read_record, survey
 from cramerl.sweep.plan import AXES
 
-_SHARE = 0.2  # of the steps, whose episodes are the final score
-
 Variant = tuple[tuple[str, Any], ...]  # settings by name
 
 
@@ -83,7 +81,7 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
                 raise ValueError(f"best-of must have {agent} on {env}, {folder} has not")
             names = _varied(its, record["axes"])
             gone = [_variant(vars(run), names) for run in lost if (run.agent, run.env) == (agent, env)]
-            gone += [_variant(curve.settings, names) for curve in its if curve.diverged]
+            gone += [_variant(vars(curve.config), names) for curve in its if curve.diverged]
             for curve in its:
                 cell = cells[curve.source.resolve()]
                 if not cell.finished and cell.folder not in failed:
@@ -114,7 +112,7 @@ def _score_words(score: float | None) -> str:
 def _choose(agent: str, env: str, curves: list[Curve], names: list[str], failed: set[Variant]) -> Choice:
     variants: dict[Variant, list[Curve]] = {}
     for curve in curves:
-        variants.setdefault(_variant(curve.settings, names), []).append(curve)
+        variants.setdefault(_variant(vars(curve.config), names), []).append(curve)
     whole = {variant: its for variant, its in variants.items() if variant not in failed}
     if not whole:
         raise ValueError(f"every variant of {agent} on {env} failed or diverged: there is nothing to choose from")
@@ -124,7 +122,7 @@ def _choose(agent: str, env: str, curves: list[Curve], names: list[str], failed:
     runs = [curve for its in whole.values() for curve in its]
     require_one_protocol(env, runs)
     end = common_steps(runs)
-    scores = {v: sum(final_score(curve, _SHARE, end) for curve in its) / len(its) for v, its in whole.items()}
+    scores = {v: sum(final_score(curve, steps=end) for curve in its) / len(its) for v, its in whole.items()}
     unknown = [variant for variant, score in scores.items() if math.isnan(score)]
     if len(unknown) == len(scores):
         raise ValueError(
@@ -141,7 +139,7 @@ def _choose(agent: str, env: str, curves: list[Curve], names: list[str], failed:
 def _varied(curves: list[Curve], axes: Collection[str]) -> list[str]:
     """Settings that the sweep varied, or that differ between the runs of this agent here."""
     names = [name for name in AXES if applies(name, curves[0].agent, curves[0].env)]
-    return [n for n in names if n in axes or len({_plain(curve.settings[n]) for curve in curves}) > 1]
+    return [n for n in names if n in axes or len({_plain(getattr(curve.config, n)) for curve in curves}) > 1]
 
 
 def _variant(settings: dict[str, Any], names: list[str]) -> Variant:

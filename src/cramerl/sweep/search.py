@@ -26,7 +26,6 @@ from cramerl.sweep.plan import Sweep, identity, wanted_runs
 SEARCH = "search.json"
 _FORMAT = 1
 _DIGITS = 3  # to which a number in a range is tried: no result depends on more, and folders are named by them
-_SHARE = 0.2  # of the steps, whose episodes are the score, as for `best_of`
 Settings = dict[str, Any]
 Place = tuple[str, str]  # agent and environment
 
@@ -113,7 +112,7 @@ class Search:
         curves = [c for c in read_curves([self._out]) if (c.agent, c.env) == place] if cells else []
         curves = [curve for curve in curves if curve.source.resolve() in cells]
         # By the whole run: the folder may hold others that differ in what is not searched.
-        known = {identity(TrainConfig.from_json(curve.settings)): final_score(curve, _SHARE) for curve in curves}
+        known = {identity(curve.config): final_score(curve) for curve in curves}
         found = []
         for settings in self._tried.get(place, []):
             its = [known.get(identity(run), math.nan) for run in self._runs(place, settings)]

@@ -1,6 +1,6 @@
 """A recording: what was seen, done and predicted, step by step. Pages, videos and pictures are drawn from one.
 
-`cramerl.watch.play` records agents; `read_evaluation` makes a recording of the states that `cramerl evaluate` evaluated.
+`cramerl.watch.play` records agents; `read_evaluation` makes a recording of the states of an evaluated process.
 """
 
 from __future__ import annotations

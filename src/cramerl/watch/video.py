@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from cramerl import plots
 from cramerl._extras import load_library
 from cramerl._files import write_whole
 from cramerl.watch.picture import require_suffix
