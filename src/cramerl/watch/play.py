@@ -59,9 +59,10 @@ def load_watched(runs: Sequence[str | Path], lanes: Sequence[int] | None = None)
     if len(lanes) != len(runs):
         raise ValueError(f"lanes must be one number, or one for each of {len(runs)} runs, got {len(lanes)}")
     configs = [load_config(run, lane) for run, lane in zip(runs, lanes, strict=True)]
+    _require_same("environment", runs, [_game(config) for config in configs])
     loaded = [agents.load_agent(run, lane=lane) for run, lane in zip(runs, lanes, strict=True)]
-    for run, config, agent in zip(runs[1:], configs[1:], loaded[1:], strict=True):
-        _require_same_game(str(runs[0]), configs[0], loaded[0].spec, str(run), config, agent.spec)
+    _require_same("actions", runs, [agent.spec.num_actions for agent in loaded])
+    _require_same("observations", runs, [agent.spec.observation_shape for agent in loaded])
     return [Watched(*one) for one in zip(_names(runs, configs, lanes), configs, loaded, strict=True)]
 
 
@@ -244,16 +245,10 @@ def _game(config: TrainConfig) -> str:
     return config.env
 
 
-def _require_same_game(
-    first: str, config: TrainConfig, spec: EnvSpec, other: str, other_config: TrainConfig, other_spec: EnvSpec
-) -> None:
-    for what, mine, its in (
-        ("actions", spec.num_actions, other_spec.num_actions),
-        ("observations", spec.observation_shape, other_spec.observation_shape),
-        ("environment", _game(config), _game(other_config)),
-    ):
-        if mine != its:
-            raise ValueError(f"runs must be of one game, but {first} has {what} {mine} and {other} has {its}")
+def _require_same(what: str, runs: Sequence[str | Path], values: Sequence[object]) -> None:
+    for run, value in zip(runs, values, strict=True):
+        if value != values[0]:
+            raise ValueError(f"runs must be of one game, but {runs[0]} has {what} {values[0]} and {run} has {value}")
 
 
 def _require_fit(watched: Watched, spec: EnvSpec) -> None:

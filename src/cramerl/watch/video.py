@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cramerl import plots
 from cramerl._extras import load_library
 from cramerl._files import write_whole
 from cramerl.watch.picture import require_suffix
@@ -31,8 +32,10 @@ def write_video(
     """
     path = Path(path)
     require_suffix("path", path, SUFFIXES)
-    write = _write_gif if path.suffix.lower() == ".gif" else _write_mp4
-    return write_whole(path, lambda temporary: write(temporary, _frames(recording, on_progress), fps))
+    frames = _frames(recording, on_progress)
+    if path.suffix.lower() == ".gif":
+        return write_whole(path, lambda temporary: _write_gif(temporary, frames, fps, recording.palette))
+    return write_whole(path, lambda temporary: _write_mp4(temporary, frames, fps))
 
 
 def _write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
@@ -47,9 +50,13 @@ def _write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
         container.mux(stream.encode())
 
 
-def _write_gif(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
-    image = load_library("PIL.Image")
-    pictures = (image.fromarray(frame).quantize(256, dither=image.Dither.NONE) for frame in frames)
+def _write_gif(path: Path, frames: Iterator[np.ndarray], fps: int, palette: np.ndarray) -> None:
+    """One palette for all frames, the game's colours and the charts': the first frame need not have all of them."""
+    image, colour = load_library("PIL.Image"), load_library("PIL.ImageColor")
+    charts = [colour.getrgb(one) for one in (plots.PAPER, plots.INK, plots.POSITIVE, plots.NEGATIVE, plots.TARGET)]
+    colours = np.concatenate([np.array(charts, np.uint8), palette])[:256]
+    fixed = image.fromarray(colours[None]).quantize(len(colours))
+    pictures = (image.fromarray(frame).quantize(palette=fixed, dither=image.Dither.NONE) for frame in frames)
     # Browsers slow down anything faster than 50 frames a second.
     next(pictures).save(path, save_all=True, append_images=pictures, duration=max(20, round(1000 / fps)), loop=0)
 
@@ -62,9 +69,9 @@ def _frames(recording: Recording, on_progress: Callable[[str], None]) -> Iterato
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=_SIZE, dpi=_DPI, layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
+    figure = Figure(figsize=_SIZE, dpi=_DPI, layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
     canvas = FigureCanvasAgg(figure)
     grid = figure.add_gridspec(len(recording.views), 2, width_ratios=(0.9, 1))
     game = figure.add_subplot(grid[:, 0])
@@ -101,9 +108,9 @@ def _frames(recording: Recording, on_progress: Callable[[str], None]) -> Iterato
                 artist.remove()
             sums = f"mass {view.total[step]:.2f}   negative {view.negative[step]:.2f}"
             texts.append(f"{view.name}   {view.mean_label(step, action)}   {sums}")
-        for title, text in zip(titles, texts, strict=True):
+        for ax, title, text in zip((game, *axes), titles, texts, strict=True):
             title.set_text(text)
-            title.axes.draw_artist(title)
+            ax.draw_artist(title)
         frame = np.asarray(canvas.buffer_rgba())[..., :3].copy()
         frame[len(frame) - top : len(frame) - bottom, left:right] = recording.picture(step)[rows][:, columns]
         if step % 100 == 0:

@@ -138,9 +138,10 @@ def _make(name: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
 def _can_render(name: str) -> bool:
     """Whether an environment says that it can be drawn as an array."""
     try:
-        creator = load_env_creator(gymnasium.spec(name).entry_point)  # type: ignore[arg-type] - `_make` refuses None
-    except (gymnasium.error.Error, ImportError, AttributeError):
-        return False
+        entry = gymnasium.spec(name).entry_point
+        creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    except (gymnasium.error.Error, ImportError):
+        return False  # `_make` says what is wrong
     return "rgb_array" in getattr(creator, "metadata", {}).get("render_modes", ())
 
 
