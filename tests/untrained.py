@@ -32,6 +32,8 @@ def write_untrained(folder: Path, *configs: TrainConfig) -> Path:
         params = [network.init(jax.random.key(config.seed)) for config in configs]
         envs.close()
     RunFolder.create(group, envs.spec, folder)
-    stacked = jax.tree.map(lambda *one: np.stack(one) if len(one) > 1 else np.asarray(one[0]), *params)
-    CheckpointStore(folder / "checkpoints").save({"iteration": 0, "step": 0, "diverged": []}, flatten(stacked))
+    weights = params[0] if len(params) == 1 else jax.tree.map(lambda *each: np.stack(each), *params)
+    CheckpointStore(folder / "checkpoints").save(
+        {"iteration": 0, "step": 0, "diverged": []}, flatten(jax.tree.map(np.asarray, weights))
+    )
     return folder

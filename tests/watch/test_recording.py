@@ -71,6 +71,7 @@ def test_states_of_an_evaluation(tmp_path):
     assert len(made) == walk.num_states
     np.testing.assert_allclose(made.views[0].distributions[:, 0], found.masses, atol=1e-5)
     np.testing.assert_allclose(made.views[0].values[:, 0], found.values, rtol=1e-5, atol=1e-6)
+    assert made.visits is not None
     np.testing.assert_allclose(made.visits, found.problem.state_distribution, rtol=1e-5)
     assert made.place(3) == "state 3"
     assert (made.tape[2] == 2).any()

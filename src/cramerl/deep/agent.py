@@ -84,8 +84,8 @@ def play_steps(
     Args:
         choose: the best actions (N,) for observations.
         envs: where to play.
-        epsilon: fraction of random actions.
-        seed: of the environments and the random actions.
+        epsilon: probability of a random action.
+        seed: for the environments and the random actions.
     """
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
     frames, first = envs.reset(seed), np.ones(envs.num_envs, bool)
@@ -107,26 +107,26 @@ def play_episodes(
     *,
     epsilon: float = 0.0,
     seed: int = 0,
-    watch: Callable[[np.ndarray, np.ndarray, Step], None] | None = None,
+    on_step: Callable[[np.ndarray, np.ndarray, Step], None] | None = None,
 ) -> list[Episode]:
     """Play whole episodes.
 
-    How many each environment plays is fixed beforehand, so that short episodes are not counted more often than long.
+    Each environment plays a fixed number of episodes: the first to finish would more often be short ones.
 
     Args:
-        agent: who plays.
-        envs: where.
-        episodes: how many.
-        epsilon: share of random actions.
-        seed: of the environments and the random actions.
-        watch: called after each step with observations, actions and what the environments returned.
+        agent: the player.
+        envs: where it plays.
+        episodes: how many in total.
+        epsilon: probability of a random action.
+        seed: for the environments and the random actions.
+        on_step: called after each step with observations, actions and what the environments returned.
     """
     quota = np.full(envs.num_envs, episodes // envs.num_envs) + (np.arange(envs.num_envs) < episodes % envs.num_envs)
     scores, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
     played: list[list[Episode]] = [[] for _ in range(envs.num_envs)]
     for observations, actions, step in play_steps(agent.act, envs, epsilon=epsilon, seed=seed) if episodes else ():
-        if watch is not None:
-            watch(observations, actions, step)
+        if on_step is not None:
+            on_step(observations, actions, step)
         scores += step.rewards
         lengths += ~(step.first & ~step.terminated)
         for i in np.flatnonzero(step.ended):
