@@ -32,7 +32,7 @@ from cramerl.report.page import (
 )
 from cramerl.report.playing import Budget, draw_agents, draw_process, has_weights
 from cramerl.report.tables import make_tables
-from cramerl.watch.process import EVALUATION
+from cramerl.watch.recording import EVALUATION
 
 PAGE, TABLES, SCORES, FIGURES, DOPAMINE = "report.html", "tables.md", "scores.json", "figures", "dopamine"
 OnProgress = Callable[[str], None]

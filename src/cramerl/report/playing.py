@@ -18,8 +18,7 @@ from cramerl.evidence.summary import Summary
 from cramerl.report.distributions import draw_distributions
 from cramerl.report.figures import Figure
 from cramerl.runs.folder import load_group
-from cramerl.watch.process import read_evaluation
-from cramerl.watch.recording import Recording
+from cramerl.watch.recording import Recording, read_evaluation
 
 _SIGNED = ("s51", "u51")  # agents whose masses may be negative
 _NO_WEIGHTS = "their weights were not kept"
