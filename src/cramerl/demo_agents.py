@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from cramerl import plots
 from cramerl.runs.folder import CONFIG, RunFolder
 from cramerl.runs.presets import preset
+from cramerl.runs.scores import tail_score
 from cramerl.runs.training import OnProgress, Run, resume, train
 
 # What docs/study.md chose on this game; the preset's are for four.
@@ -19,17 +20,12 @@ AGENTS = tuple(_RATES)
 
 
 class Curve(NamedTuple):
-    """Mean return of the episodes that ended around each step."""
+    """Mean return of the episodes that ended around each step, and the score of the whole run."""
 
     agent: str
     steps: list[int]
     returns: list[float]
-
-    @property
-    def last(self) -> float:
-        """Mean over the last tenth of the run."""
-        tail = self.returns[-max(1, len(self.returns) // 10) :]
-        return sum(tail) / len(tail)
+    score: float
 
 
 def train_agent(agent: str, steps: int, out: Path, on_progress: OnProgress | None = None) -> Run:
@@ -48,7 +44,8 @@ def train_agent(agent: str, steps: int, out: Path, on_progress: OnProgress | Non
 def curve(run: Run) -> Curve:
     """The learning curve of a run."""
     rows = [row for row in run.rows if "charts/episodic_return" in row]
-    return Curve(run.folder.name, [row["step"] for row in rows], [row["charts/episodic_return"] for row in rows])
+    steps, returns = ([row[name] for row in rows] for name in ("step", "charts/episodic_return"))
+    return Curve(run.folder.name, steps, returns, tail_score(run.rows).mean)
 
 
 def draw(curves: list[Curve], path: Path) -> Path:
@@ -61,4 +58,4 @@ def draw(curves: list[Curve], path: Path) -> Path:
 
 def summary(curves: list[Curve]) -> dict[str, Any]:
     """The curves as plain values."""
-    return {c.agent: {"steps": c.steps, "returns": c.returns, "last": c.last} for c in curves}
+    return {c.agent: {"steps": c.steps, "returns": c.returns, "score": c.score} for c in curves}

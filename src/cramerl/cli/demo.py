@@ -85,7 +85,7 @@ def _demo_agents(options: argparse.Namespace) -> int:
             print(f"stopped at step {run.step:,} of {agent}; the same command goes on from there")
             return 130
         curves.append(demo_agents.curve(run))
-        print(f"  {agent:<5} mean return in the last tenth {curves[-1].last:6.2f}   {run.folder}", flush=True)
+        print(f"  {agent:<5} mean return in the last fifth {curves[-1].score:6.2f}   {run.folder}", flush=True)
     written = [
         _files.write_json(options.out / "curves.json", demo_agents.summary(curves)),
         demo_agents.draw(curves, options.out / "curves.png"),
@@ -93,7 +93,7 @@ def _demo_agents(options: argparse.Namespace) -> int:
     for path in written:
         print(f"wrote {path}")
     page = write_demo_report(options.out)
-    best = max(curves, key=lambda curve: curve.last)
+    best = max(curves, key=lambda curve: curve.score)
     print(f"to let one play: cramerl play {options.out / 'runs' / best.agent}")
     pair = " ".join(str(options.out / "runs" / agent) for agent in ("s51", "c51"))
     print(f"to see what two of them believe: cramerl watch {pair} --highlight compensation")

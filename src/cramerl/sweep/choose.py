@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl.evidence.curves import Curve, common_steps, final_score, read_curves, require_one_protocol
+from cramerl.runs.config import TrainConfig
 from cramerl.runs.presets import applies
 from cramerl.sweep.folder import RECORD, find_runs, read_record
 from cramerl.sweep.plan import AXES
@@ -77,11 +78,11 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
         if not mine:
             raise ValueError(f"{folder} has no run of {agent} on {env} to choose from")
         names = [name for name in AXES if applies(name, agent, env)]
-        names = [n for n in names if n in record["axes"] or len({_hashable(c.settings[n]) for c in mine}) > 1]
+        names = [n for n in names if n in record["axes"] or len({getattr(c.config, n) for c in mine}) > 1]
         # A job that failed may have no curve: its settings count.
         lost = [run for state in found if state.folder in failed for run in state.group.configs]
-        bad = {_variant(vars(run), names) for run in lost if (run.agent, run.env) == (agent, env)}
-        bad |= {_variant(curve.settings, names) for curve in mine if curve.diverged}
+        bad = {_variant(run, names) for run in lost if (run.agent, run.env) == (agent, env)}
+        bad |= {_variant(curve.config, names) for curve in mine if curve.diverged}
         choices.append(_choose(agent, env, mine, names, bad))
     again = sorted({seed for choice in choices for seed in choice.seeds} & set(seeds))
     if again:
@@ -102,7 +103,7 @@ def describe(choice: Choice) -> str:
 def _choose(agent: str, env: str, curves: list[Curve], names: list[str], bad: set[Variant]) -> Choice:
     variants: dict[Variant, list[Curve]] = {}
     for curve in curves:
-        variants.setdefault(_variant(curve.settings, names), []).append(curve)
+        variants.setdefault(_variant(curve.config, names), []).append(curve)
     good = {variant: runs for variant, runs in variants.items() if variant not in bad}
     if not good:
         raise ValueError(f"every variant of {agent} on {env} failed or diverged: there is nothing to choose from")
@@ -125,12 +126,8 @@ def _choose(agent: str, env: str, curves: list[Curve], names: list[str], bad: se
     return Choice(agent, env, dict(best), scores[best], seeds[0], tried)
 
 
-def _variant(settings: dict[str, Any], names: list[str]) -> Variant:
-    return tuple((name, _hashable(settings[name])) for name in names)
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _variant(config: TrainConfig, names: list[str]) -> Variant:
+    return tuple((name, getattr(config, name)) for name in names)
 
 
 def _settings_text(settings: dict[str, Any]) -> str:

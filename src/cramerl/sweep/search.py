@@ -18,7 +18,6 @@ import numpy as np
 
 from cramerl._extras import load_library
 from cramerl.evidence.curves import final_score, read_curves
-from cramerl.runs.config import SETTINGS, TrainConfig
 from cramerl.runs.presets import applies
 from cramerl.sweep.folder import find_runs
 from cramerl.sweep.plan import Sweep, identity, wanted_runs
@@ -125,8 +124,7 @@ class Search:
         known: dict[Any, float] = {}
         for curve in read_curves([self._out]) if finished else []:
             if (curve.agent, curve.env) == place and curve.source.resolve() in finished:
-                settings = {name: value for name, value in curve.settings.items() if name in SETTINGS}
-                known[identity(TrainConfig.from_json(settings))] = final_score(curve)
+                known[identity(curve.config)] = final_score(curve)
         means = []
         for settings in self.tried[place]:
             agent, env = place
