@@ -318,7 +318,7 @@ def test_unknown_names(name, words):
         ("tensorboard", "1", True),
         ("hidden_units", "64,64", (64, 64)),
         ("hidden_units", "1e2", (100,)),
-                ("agent", "u51", "u51"),
+        ("agent", "u51", "u51"),
         ("env", "1e6", "1e6"),
     ],
 )
@@ -337,7 +337,7 @@ def test_settings_from_words(name, text, value):
         ("learning_rate", "nan", "learning_rate must be a number, got 'nan'"),
         ("double_q", "maybe", "double_q must be true or false, got 'maybe'"),
         ("hidden_units", "64,x", "hidden_units must be an integer, got 'x'"),
-        ],
+    ],
 )
 def test_bad_words(name, text, sentence):
     with pytest.raises(ValueError) as caught:

@@ -78,7 +78,7 @@ def test_what_an_environment_does_not_use_is_not_chosen_for_it(tmp_path):
     (choice,) = best_of(tmp_path, ["dqn"], [GAME], [5])
     assert choice.settings == {}
     with pytest.raises(
-        ValueError, match=r"on pong in .* must be of one protocol .* \(not sticky\) and .* \(sticky 0.25\)"
+        ValueError, match=r"on pong in .* must share one protocol .* \(not sticky\) and .* \(sticky 0.25\)"
     ):
         best_of(tmp_path, ["dqn"], ["pong"], [5])
 

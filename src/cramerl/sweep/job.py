@@ -30,8 +30,7 @@ class JobFile(NamedTuple):
         folder: where to train.
         group: the runs.
         log: the file that the process writes its output to.
-        mirror: URL of a copy of the folder, which is downloaded first and updated after every checkpoint; None if the
-            folder is on a disk that all machines see.
+        mirror: URL of a copy of the folder, which is updated after every checkpoint; None if there is none.
     """
 
     folder: Path

@@ -102,7 +102,10 @@ class Mirror:
             return
 
         def write(temporary: Path) -> None:
-            self._fs.get_file(f"{self._root}/files/{digest}", str(temporary))
+            with suppress(FileNotFoundError):
+                self._fs.get_file(f"{self._root}/files/{digest}", str(temporary))
+            if not temporary.exists():
+                raise ValueError(f"file {digest} is missing")
             if _digest(temporary, temporary.stat().st_mtime_ns) != digest:
                 raise ValueError(f"file {digest} has been altered")
 
@@ -174,6 +177,6 @@ def require_writable(url: str) -> None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _digest(path: Path, modified: int) -> str:  # noqa: ARG001 - a file that was modified is hashed again
+def _digest(path: Path, modified: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -110,6 +110,9 @@ class RayTasks:
         )
         self._running: dict[Any, Job] = {}
         self._stopping = False
+        printer = getattr(getattr(ray, "_private", None), "worker", None)
+        if hasattr(printer, "print_to_stdstream"):  # Ray prints long messages about lost workers to standard output
+            printer.print_to_stdstream = lambda *_, **__: None  # pyright: ignore[reportOptionalMemberAccess]
         if storage is not None:
             threading.Thread(target=self._download_records, daemon=True).start()
 
@@ -200,6 +203,7 @@ def run_task(order: Order) -> tuple[int, str]:
         else:
             place, lock = stack.enter_context(scratch_folder(order.scratch))
             file, locks = JobFile(place / "run", job.group, place / "log", f"{order.storage}/{job.folder}"), (lock,)
+            Mirror(f"{order.storage}/{job.folder}", file.folder, file.log).download(checkpoints=True)
         process = start_child(order.python, file, task_environment(order), keep_open=locks)
         while True:
             try:

@@ -20,8 +20,6 @@ _LOCK_SECONDS = 180.0  # longer than a process has to stop after its parent is g
 def train_job(job: JobFile, on_progress: OnProgress | None = None) -> Run:
     """Train, or resume if there is a checkpoint to resume from."""
     mirror = None if job.mirror is None else Mirror(job.mirror, job.folder, job.log)
-    if mirror is not None:
-        mirror.download(checkpoints=True)
     _wait_until_unlocked(job.folder)
     # Training waits for the upload, so that a machine that disappears takes at most one iteration with it.
     callbacks = {"on_progress": on_progress, "after_checkpoint": mirror and (lambda _: mirror.upload())}
