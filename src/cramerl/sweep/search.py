@@ -90,7 +90,7 @@ class Search:
                 self._studies[agent, env] = study
                 self._spaces[agent, env] = {n: values for n, values in space.items() if applies(n, agent, env)}
         for place, tried in self.tried.items():
-            if not tried:
+            if not tried or len(tried) % batch:  # the process may have been killed in the middle of a batch
                 self._ask(place)
 
     @property
