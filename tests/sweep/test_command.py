@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from sweep_folders import GAME, asked, diverge, plan, put_run, put_sweep
 
+from cramerl import train
 from cramerl.cli.sweep import how_to_continue
 from cramerl.runs.group import as_group
 from cramerl.sweep.execute import State
@@ -120,7 +121,11 @@ def test_again_longer_with_another_seed_and_a_job_that_fails(sweep_command, tmp_
     assert metrics(out)["dqn__seeds-0-1"].startswith(before["dqn__seeds-0-1"])
     record = read_record(out)
     assert record["commands"][1].endswith("--seeds 0-1,5-6 --preset smoke --steps 600 --hidden-units 8")
-    assert [(job["seeds"], "failed" in job) for job in record["jobs"]] == [([5], True), ([6], False), ([0, 1], False)]
+    assert [(job["folder"].partition("__")[2], "failed" in job) for job in record["jobs"]] == [
+        ("seed-5", True),
+        ("seed-6", False),
+        ("seeds-0-1", False),
+    ]
 
 
 # SIGINT is ignored in processes started in the background; a terminal does not do that, so restore the default.
@@ -160,7 +165,7 @@ def wait_for_children(out: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_stopped_and_continued_is_as_if_nothing_had_happened(sweep_command, tmp_path):
+def test_killed_stopped_and_continued_is_as_if_nothing_had_happened(sweep_command, cache, tmp_path):
     out = tmp_path / "out"
     process = start(out)
     process.kill()
@@ -180,7 +185,8 @@ def test_killed_stopped_and_continued_is_as_if_nothing_had_happened(sweep_comman
     assert run.has_checkpoint
 
     assert sweep_command(out, *HOST) == 0
-    assert sweep_command(tmp_path / "whole", *HOST) == 0
+    (run,) = find_runs(out)
+    train(run.group, tmp_path / "whole" / run.folder)
     assert metrics(out) == metrics(tmp_path / "whole")
 
 
@@ -196,7 +202,10 @@ def test_killed_stopped_and_continued_is_as_if_nothing_had_happened(sweep_comman
         (["--network", "minatar,mlp"], "network 'minatar' needs pictures"),  # whichever cannot be built
         (["--normalisation", "after,never"], "normalisation must be one of after, before, got 'never'"),
         (["--learning-rate", "1,x"], "learning_rate must be a number, got 'x'"),
-        (["--learning-rate", "1e-4..1e-2"], "learning_rate must be one or more values, or a range with --search optuna"),
+        (
+            ["--learning-rate", "1e-4..1e-2"],
+            "learning_rate must be one or more values, or a range with --search optuna",
+        ),
         (["--steps", "1,2"], "steps must have one value in a sweep, got 1,2"),
         (["--num-env", "3"], "--num-env 3; did you mean --num-envs?"),
         (["--seed", "3"], "--seed 3; did you mean --seeds?"),
@@ -236,5 +245,12 @@ def test_help_teaches():
     ).stdout
     for word in ("examples:", "--best-of", "--minutes", "--dry-run", "The same command again", "s3://"):
         assert word in text
-    for flag in ("--ray [ADDRESS]", "--storage URL", "--cpus-per-run", "--gpus-per-run", "--retries", "--learning-rate"):
+    for flag in (
+        "--ray [ADDRESS]",
+        "--storage URL",
+        "--cpus-per-run",
+        "--gpus-per-run",
+        "--retries",
+        "--learning-rate",
+    ):
         assert flag in text

@@ -34,7 +34,10 @@ def train(out: Path, sweep: Sweep) -> None:
     for job in plan.jobs:
         config = job.group.first
         row = {"step": 1000, "frames": 1000, "iteration": 0, "seed": config.seed, "charts/epsilon": 0.1}
-        row |= {"charts/episodes": 2, "charts/episodic_return": score(config.learning_rate, config.n_step) + config.seed}
+        row |= {
+            "charts/episodes": 2,
+            "charts/episodic_return": score(config.learning_rate, config.n_step) + config.seed,
+        }
         (out / job.folder).mkdir(parents=True)
         (out / job.folder / "config.json").write_text(json.dumps(config.to_json()))
         (out / job.folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
