@@ -1,8 +1,8 @@
-"""Cost of Ray: the same sweep with processes of this machine and on a Ray cluster on this machine.
+"""Cost of Ray: the same sweep in processes of this machine and on a Ray cluster of this machine, in one run.
 
-Both train the same runs, as many at once, in turns, and their records are compared. It prints the wall time of the whole
-command (the start of the cluster is a separate line) and the ratios; the third sweep also uploads its runs to a folder,
-through fsspec, after every iteration.
+Both train the same runs, equally many at once and in turns, and their records are compared. Prints the wall times of
+the whole command (the start of the cluster separately) and their ratio. A third sweep copies its runs to a folder
+through fsspec after every iteration.
 
     python benchmarks/ray_sweep.py [--quick] [--runs N] [--jobs N] [--steps N] [--rounds N]
 """
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_worker_niceness", "0")  # else 15, and other processes here would slow down Ray only
+os.environ.setdefault("RAY_worker_niceness", "0")  # the default, 15, would let other processes slow down Ray alone
 
 SETTINGS = ["--agents", "dqn", "--envs", "CartPole-v1", "--preset", "smoke", "--max-lanes", "1"]
 CLUSTER = """
@@ -50,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few runs of few steps, one round")
     parser.add_argument("--runs", type=int, default=8)
-    parser.add_argument("--jobs", type=int, default=2, help="jobs at once")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()

@@ -219,7 +219,8 @@ def write_log_evaluation(found: LogEvaluation, folder: Path) -> list[Path]:
         ),
     }
     figure, ax = plots.new_figure(1)
-    plots.draw_signed_masses(ax, model.support_.atoms, model.predict_masses(found.states).mean(axis=0))
+    plots.draw_distribution(ax, model.support_.atoms, model.predict_masses(found.states).mean(axis=0))
+    ax.set(xlabel="return", ylabel="mass")
     ax.set_title(f"Mean distribution of the return, first {len(found.states)} states of the log")
     return [write_json(folder / "evaluation.json", content), plots.save(figure, folder / "evaluation.png")]
 

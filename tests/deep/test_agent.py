@@ -19,6 +19,7 @@ from cramerl.deep.envs.base import EnvSpec, FrameStack, Step
 from cramerl.runs import build
 from cramerl.runs.config import AGENTS, TrainConfig
 from cramerl.runs.folder import load_config
+from cramerl.runs.group import RunGroup
 from cramerl.runs.presets import preset
 
 SPEC = EnvSpec("Toy", "gymnasium", 3, (4,), "float32")
@@ -32,9 +33,9 @@ def settings(**changes):
     return preset("smoke", "s51", "CartPole-v1", **{**TINY, **changes})
 
 
-def train(folder, **changes):
+def train(folder, seeds=(0,), **changes):
     with lenient():
-        return cramerl.train(settings(**changes), folder)
+        return cramerl.train(RunGroup.of(settings(**changes), seed=seeds), folder)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +144,7 @@ def test_epsilon_is_the_share_of_random_actions():
     agent = small_agent()
     for epsilon, low, high in [(0.0, 1.0, 1.0), (1.0, 0.23, 0.43), (0.5, 0.57, 0.77)]:
         envs, greedy = Corridor([40, 40]), []
-        play_episodes(agent, envs, 10, epsilon=epsilon, watch=lambda o, a, s, g=greedy: g.append(agent.act(o) == a))
+        play_episodes(agent, envs, 10, epsilon=epsilon, on_step=lambda o, a, s, g=greedy: g.append(agent.act(o) == a))
         assert low <= np.mean(greedy) <= high
         taken = np.concatenate(envs.taken)
         assert taken.dtype == np.int32
@@ -158,7 +159,7 @@ def test_the_seed_decides_everything_and_a_watcher_sees_it():
 
         def watched(seed):
             seen = []
-            played = play_episodes(agent, envs, 8, epsilon=0.5, seed=seed, watch=lambda *x: seen.append(x))
+            played = play_episodes(agent, envs, 8, epsilon=0.5, seed=seed, on_step=lambda *x: seen.append(x))
             return played, seen
 
         played, seen = watched(3)
@@ -327,7 +328,7 @@ def test_folders_that_hold_no_agent(run, exported, tmp_path):
 @pytest.fixture(scope="module")
 def lanes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lanes")
-    return {kind: train(folder / kind, lanes=2, checkpoints=kind).folder for kind in ("full", "weights")}
+    return {kind: train(folder / kind, seeds=(0, 1), checkpoints=kind).folder for kind in ("full", "weights")}
 
 
 def test_the_first_of_two_lanes_is_exported(lanes, tmp_path):

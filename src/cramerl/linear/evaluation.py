@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from cramerl import plots
 from cramerl._arrays import host_reals
 from cramerl._checks import require_choice, require_finite
 from cramerl.cramer import cramer_distance_sq
@@ -120,26 +121,11 @@ class Evaluation:
             path: also write the picture there.
             states: which states to draw.
         """
-        from matplotlib.figure import Figure
-
         if states is None:
             states = np.sort(np.argsort(-self.problem.state_distribution, kind="stable")[:6])
         rows = np.atleast_1d(np.asarray(states))
-        columns = min(3, len(rows))
-        lines = -(-len(rows) // columns)
-        figure = Figure(figsize=(4.2 * columns, 2.6 * lines), layout="constrained")
-        axes = np.ravel(figure.subplots(lines, columns, squeeze=False, sharex=True))
         masses = self.problem.features[rows] @ self.weights + self._offset
-        width = 0.9 * float(self.support.spacings.min())
-        for ax, state, bars in zip(axes, rows, masses, strict=False):
-            ax.bar(self.support.atoms, bars, width=width, color=np.where(bars < 0, "#D55E00", "#0072B2"))
-            ax.axvline(self.values[state], color="#009E73", linewidth=1.5)
-            ax.axhline(0, color="black", linewidth=0.6)
-            ax.set_title(f"state {state}: mean {self.values[state]:.3g}", fontsize=10)
-            ax.spines[["top", "right"]].set_visible(False)
-            ax.set(xlabel="return (green: its mean)", ylabel="mass")
-        for ax in axes[len(rows) :]:
-            ax.set_visible(False)
+        figure = plots.draw_state_distributions(self.support.atoms, rows, masses, self.values[rows])
         if path is not None:
             figure.savefig(path, dpi=150)
         return figure

@@ -29,7 +29,7 @@ def choose_snapshots(recording: Recording) -> list[Snapshot]:
     """
     negative, last = recording.views[0].negative, len(recording) - 1
     states = recording.unit == "state"
-    found = {int(np.argmax(recording.reward)): ["most visited"]} if states else {0: ["start"]}
+    found = {int(np.argmax(recording.visits)): ["most visited"]} if recording.visits is not None else {0: ["start"]}
     found.setdefault(len(recording) // 2, []).append("middle")
     if negative.max() > LEAST_NEGATIVE:
         found.setdefault(int(np.argmax(negative)), []).append("most negative mass")
@@ -57,22 +57,17 @@ def draw_distributions(recording: Recording, name: str, title: str, caption: str
             axes_of = {0: grid[0, row]}
         else:
             axes_of = dict(zip(actions, grid[row, 1:], strict=True))
-            picture = recording.palette[recording.tape[snapshot.step]]
-            grid[row, 0].imshow(picture, interpolation="nearest", aspect=1.0)
+            grid[row, 0].imshow(recording.picture(snapshot.step), interpolation="nearest", aspect=1.0)
             grid[row, 0].set_axis_off()
-            grid[row, 0].set_title(f"{snapshot.why}\n{_place(recording, snapshot.step)}", fontsize=9, loc="left")
+            grid[row, 0].set_title(f"{snapshot.why}\n{recording.place(snapshot.step)}", fontsize=9, loc="left")
         for action, ax in axes_of.items():
             panels.append(_draw_panel(ax, recording, snapshot, action, f"distribution-{row}-{action}", titles))
         # One scale of masses for the actions of a snapshot, so that they can be compared.
-        masses = np.concatenate([recording.views[0].distribution(snapshot.step, action)[1] for action in axes_of])
-        low, high = min(float(masses.min()), 0.0), max(float(masses.max()), 0.0)
-        room = 0.06 * max(high - low, 1e-9)
-        for ax in axes_of.values():
-            ax.set_ylim(low - room, high + room)
+        plots.share_limits(axes_of.values(), "y")
         next(iter(axes_of.values())).set_ylabel("mass", fontsize=8)
     for ax in grid[-1]:
         ax.set_xlabel("return" if ax.axison else "", fontsize=8)
-    _legend(figure, negative=any(shape.endswith("negative") for shape in titles))
+    plots.add_distribution_legend(figure, negative=any(shape.endswith("negative") for shape in titles))
     return Figure(name, title, " ".join([caption, *_remarks(recording, actions)]), figure, panels, titles)
 
 
@@ -84,36 +79,24 @@ def _choose_actions(recording: Recording, steps: list[int]) -> list[int]:
     return sorted([*taken, *others][:_MOST_ACTIONS])
 
 
-def _place(recording: Recording, step: int) -> str:
-    return f"{recording.unit} {recording.labels[step] if recording.labels else f'{step:,}'}"
-
-
 def _draw_panel(
     ax: Any, recording: Recording, snapshot: Snapshot, action: int, name: str, titles: dict[str, str]
 ) -> Panel:
     """Draw one distribution; its shapes are called after ``name``, and their tooltips are added to ``titles``."""
     view, step = recording.views[0], snapshot.step
-    mean = float(view.values[step, action])
     atoms, masses = view.distribution(step, action)
     negative = float(np.maximum(-masses, 0).sum())
-    arrow = ""
+    view.draw(ax, step, action, name=name)
+    ax.set_xlim(view.limits()[0])
     if view.kind == "masses":
-        low, high = float(atoms[0]), float(atoms[-1])
-        arrow = " →" if mean > high else " ←" if mean < low else ""
-        plots.draw_distribution(ax, atoms, masses, float(np.clip(mean, low, high)), name)
         titles[f"{name}-positive"] = f"positive mass {float(np.maximum(masses, 0).sum()):.3g}"
         if (masses < 0).any():
             titles[f"{name}-negative"] = f"negative mass {negative:.3g}"
-    else:
-        low, high = float(view.distributions.min()), float(view.distributions.max())
-        plots.draw_sticks(ax, atoms, float(masses[0]), mean)
-    room = 0.03 * max(high - low, 1e-6)
-    ax.set_xlim(low - room, high + room)
     ax.tick_params(labelsize=7)
-    several, where = len(recording.actions) > 1, _place(recording, step)
+    several, where = len(recording.actions) > 1, recording.place(step)
     chosen = several and action == recording.action[step]
     heading = recording.actions[action] if several else f"{where}, {snapshot.why}"
-    heading += f"{', chosen' if chosen else ''}\nmean {mean:.2f}{arrow}"
+    heading += f"{', chosen' if chosen else ''}\n{view.mean_label(step, action)}"
     ax.set_title(heading, fontsize=8, loc="left", fontweight="bold" if chosen else "normal")
     if chosen:
         ax.spines[:].set(visible=True, linewidth=1.6)
@@ -131,16 +114,6 @@ def _draw_panel(
     return Panel(where + (f", {recording.actions[action]}" if several else ""), ax, traces)
 
 
-def _legend(figure: Any, *, negative: bool) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    entries: list[Any] = [Patch(color=plots.POSITIVE, label="mass")]
-    entries += [Patch(color=plots.NEGATIVE, label="negative mass, below the line")] if negative else []
-    entries.append(Line2D([], [], color=plots.INK, linewidth=1.2, linestyle=plots.MEAN_LINE, label="mean"))
-    figure.legend(handles=entries, loc="outside lower center", ncols=len(entries), frameon=False, fontsize=9)
-
-
 def _remarks(recording: Recording, actions: list[int]) -> list[str]:
     """Sentences for the caption."""
     view, found, several = recording.views[0], [], len(recording.actions) > 1
@@ -152,7 +125,7 @@ def _remarks(recording: Recording, actions: list[int]) -> list[str]:
     elif view.negative.max() > 0:
         step = int(np.argmax(view.negative))
         whose = ", for the action that was taken" if several else ""
-        found.append(f"Most negative mass: {view.negative[step]:.2g}, at {_place(recording, step)}{whose}.")
+        found.append(f"Most negative mass: {view.negative[step]:.2g}, at {recording.place(step)}{whose}.")
     elif (view.distributions >= 0).all():
         found.append("No mass is negative.")
     return found
