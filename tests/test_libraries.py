@@ -64,7 +64,11 @@ BATCHED = [
     name for name, (_, arrays) in CASES.items() if len({a.shape[:1] for a in arrays}) == 1 and arrays[0].shape[0] == 4
 ]
 # Left out: functions that are constant between jumps, and a measure with zero masses, where cvar has a kink.
-SMOOTH = [name for name in CASES if name not in ("quantile", "quantile, number", "project, empty batch", "cvar", "clipped_mass")]
+SMOOTH = [
+    name
+    for name in CASES
+    if name not in ("quantile", "quantile, number", "project, empty batch", "cvar", "clipped_mass")
+]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -21,10 +21,13 @@ from array_api_compat import (
     is_torch_array,
     is_torch_namespace,
 )
+from numpy.typing import NDArray
 
-# An array of any library; shapes are stated in docstrings with the letters of the project:
+# An array of any library; docstrings state shapes with the letters of the project:
 # B batch, S states, K atoms of the support, J source atoms.
 Array = Any
+# A NumPy array in float64, where a computation runs on the host alone.
+Floats = NDArray[np.float64]
 
 
 def is_array(value: Any) -> bool:

@@ -129,6 +129,27 @@ def _as_float(value: int | float) -> float:
         return math.inf
 
 
+def require_count(name: str, value: Any, least: int = 1) -> int:
+    """The value as an int, if it is an integer >= ``least``; truth values are not integers here."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)
+
+
+def require_discount(discount: Any) -> float:
+    """The discount as a float, if it is a number in [0, 1)."""
+    if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount < 1:
+        raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
+    return float(discount)
+
+
+def require_tolerance(tol: Any) -> float:
+    """The tolerance as a float, if it is a number in (0, 1)."""
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
+        raise ValueError(f"tol must lie in (0, 1), got {tol!r}")
+    return float(tol)
+
+
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise ValueError unless ``value`` is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:

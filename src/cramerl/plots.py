@@ -189,3 +189,18 @@ def put_titles(path: Path, titles: Mapping[str, str]) -> Path:
 def save(figure: Any, path: Path) -> Path:
     """Write the figure, whole or not at all; the suffix chooses the format."""
     return write_whole(path, lambda temporary: figure.savefig(temporary, dpi=150))
+
+
+def draw_state_distributions(atoms: Any, states: Any, masses: Any, means: Any) -> Any:
+    """A figure with the distributions of some states, three to a row, each with its mean."""
+    columns = min(3, len(states))
+    rows = -(-len(states) // columns)
+    figure, axes = new_figure(columns, rows=rows, height=2.6, width=4.2)
+    for ax in np.ravel(axes)[len(states) :]:
+        ax.set_visible(False)
+    for ax, state, bars, mean in zip(np.ravel(axes), states, masses, means, strict=False):
+        draw_signed_masses(ax, atoms, bars)
+        ax.axvline(mean, color=TARGET, linewidth=1.5)
+        ax.set_title(f"state {state}: mean {mean:.3g}", fontsize=10)
+        ax.set_xlabel("return (green: its mean)")
+    return figure

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cramerl import Support
-from cramerl.linear import fit_parquet, samples, with_bias
-from cramerl.linear.logs import Chunk, fit_logs, read_minari, read_parquet
+from cramerl.linear import fit_logs, fit_parquet, read_minari, read_parquet, transition_sums, with_bias
 from cramerl.linear.lstd import DistributionalLSTD
+from cramerl.linear.sources.chunks import Chunk
 
 ROOT = Path(__file__).parents[2]
 NAMES: dict[str, Any] = {"features": ["a", "b"], "reward": "r", "next_features": ["a2", "b2"], "terminated": "end"}
@@ -99,7 +99,7 @@ def test_features_made_while_reading(log):
     data = transitions()
     chunks = list(read_parquet(log, **NAMES, feature_function=with_bias, chunk_rows=30))
     assert_same(chunks, data._replace(features=with_bias(data.features), next_features=with_bias(data.next_features)))
-    with pytest.raises(ValueError, match=r"feature_function must give one row of features for each of \d+ rows, got"):
+    with pytest.raises(ValueError, match=r"feature_function must return one row of features for each of \d+ rows, got"):
         list(read_parquet(log, **NAMES, feature_function=np.sum))
 
 
@@ -107,7 +107,7 @@ def test_features_made_while_reading(log):
 def test_fit_parquet_is_the_fit_of_all_rows(log, monkeypatch, most_numbers):
     """All rows choose the support, and moments that are too large are replaced by passes over the file."""
     expected = DistributionalLSTD(discount=0.5, num_atoms=5).fit(*transitions())
-    monkeypatch.setattr(samples, "MOST_NUMBERS", most_numbers)
+    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", most_numbers)
     model = fit_parquet(DistributionalLSTD(discount=0.5, num_atoms=5), log, **NAMES, chunk_rows=8)
     np.testing.assert_allclose(model.support_.atoms, expected.support_.atoms, atol=1e-12)
     np.testing.assert_allclose(model.weights_, expected.weights_, atol=1e-10)
@@ -193,7 +193,7 @@ def test_bad_files_are_named(tmp_path, log):
 @pytest.mark.parametrize(("module", "call"), [("pyarrow.parquet", read_parquet), ("minari", read_minari)])
 def test_a_missing_package_is_named_with_its_extra(monkeypatch, module, call):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ValueError, match=rf"{call.__name__} needs {module.partition('.')[0]}, .*'cramerl\[data\]'"):
+    with pytest.raises(ValueError, match=rf"{module} is not installed; .*'cramerl\[data\]'"):
         call("x", **NAMES) if call is read_parquet else call("x", np.asarray)
 
 
@@ -253,7 +253,7 @@ def test_minari_objects_and_bad_arguments(cartpole):
     with pytest.raises(ValueError, match="dataset must be a MinariDataset or the name of one, got int"):
         read_minari(3, quadratic)
     with pytest.raises(
-        ValueError, match=r"feature_function must give one row .* observations of an episode, got shape"
+        ValueError, match=r"feature_function must return one row .* observations of an episode, got shape"
     ):
         next(read_minari(dataset, lambda observations: observations[:-1]))
     with pytest.raises(ValueError, match=r"chunk_rows must be an integer >= 1, got 1\.5"):

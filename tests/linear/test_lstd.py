@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cramerl import Support, cvar, nearest_distribution, quantile
-from cramerl.linear import MarkovRewardProcess, evaluate, features, lstd, rows, samples
+from cramerl.linear import MarkovRewardProcess, evaluate, features, lstd, transition_sums, transitions
 from cramerl.linear.lstd import DistributionalLSTD, NotFittedError
 from cramerl.linear.moments import MomentCollector, add_product
-from cramerl.linear.systems import Normalisation
+from cramerl.linear.problem import Normalisation
 
 NORMALISATIONS: tuple[Normalisation, ...] = ("before", "after", "affine")
 UNEVEN, EVEN = SUPPORTS["uneven"], SUPPORTS["even"]
@@ -142,7 +142,7 @@ def test_rows_are_cut_into_pieces_without_effect(monkeypatch):
     data, ask = logged(8), logged(9)
     plain = DistributionalLSTD(EVEN, 0.9).fit(*data)
     expected = plain.predict_cvar(ask[0], [0.1, 0.5]), plain.score(*ask)
-    monkeypatch.setattr(rows, "_CHUNK_NUMBERS", 200)
+    monkeypatch.setattr(transitions, "_CHUNK_NUMBERS", 200)
     model = DistributionalLSTD(EVEN, 0.9).fit(*data)
     np.testing.assert_allclose(model.predict_cvar(ask[0], [0.1, 0.5]), expected[0], atol=1e-9)
     assert model.score(*ask) == pytest.approx(expected[1], abs=1e-9)
@@ -181,18 +181,18 @@ def test_clipped_mass_is_counted_exactly():
 def test_moments_too_large_to_keep_are_replaced_by_passes(monkeypatch, normalisation):
     data = logged(12)
     kept = DistributionalLSTD(UNEVEN, 0.9, normalisation=normalisation).fit(*data)
-    monkeypatch.setattr(samples, "MOST_NUMBERS", 30 * 9)  # of up to 49 groups
+    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 30 * 9)  # of up to 49 groups
     passed = DistributionalLSTD(UNEVEN, 0.9, normalisation=normalisation).fit(*data)
     np.testing.assert_allclose(passed.weights_, kept.weights_, atol=1e-10)
     np.testing.assert_allclose(passed.support_report_[:3], kept.support_report_[:3], atol=1e-10)
-    with pytest.raises(ValueError, match="solve cannot start from this fit"):
+    with pytest.raises(ValueError, match="solve needs moments, which were too large to keep"):
         passed.solve()
     with pytest.raises(ValueError, match=r"partial_fit must hold its moments in .* GB"):
         passed.partial_fit(*data)
 
 
 def test_chunks_too_large_to_keep_leave_nothing_behind(monkeypatch):
-    monkeypatch.setattr(samples, "MOST_NUMBERS", 30 * 9)
+    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 30 * 9)
     data, model = logged(12), DistributionalLSTD(UNEVEN, 0.9)
     few = (data[0], np.round(data[1]), *data[2:])  # fewer than 30 distinct rewards: these fit
     weights = model.partial_fit(*few).weights_
@@ -207,7 +207,7 @@ def test_the_whole_matrix_is_formed_only_where_it_fits(monkeypatch):
     x, rewards, following, ended = logged(19, n=400, d=40)
     data = (x, np.clip(np.round(rewards), -4, 4), 0.5 * following, ended)
     formed = []
-    plain = samples.system_from_moments
+    plain = transition_sums.system_from_moments
 
     def watched(*arguments):
         system, whole = plain(*arguments)
@@ -216,7 +216,7 @@ def test_the_whole_matrix_is_formed_only_where_it_fits(monkeypatch):
 
     monkeypatch.setattr(lstd, "system_from_moments", watched)
     expected = DistributionalLSTD(UNEVEN, 0.9).fit(*data)
-    monkeypatch.setattr(samples, "MOST_NUMBERS", 20_000)
+    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 20_000)
     model = DistributionalLSTD(UNEVEN, 0.9, method="krylov").fit(*data)
     assert formed == [True, False]
     np.testing.assert_allclose(model.weights_, expected.weights_, atol=1e-9)
@@ -390,9 +390,7 @@ def test_parameters_clone_and_pickle():
 
 
 def test_import_needs_no_extra():
-    check = (
-        "import sys, cramerl.linear.lstd, cramerl.linear.logs; print({'sklearn', 'pyarrow', 'minari'} & {*sys.modules})"
-    )
+    check = "import sys, cramerl.linear; print({'sklearn', 'pyarrow', 'minari'} & {*sys.modules})"
     run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
 

@@ -21,9 +21,9 @@ import pytest
 from numpy.typing import ArrayLike
 
 from cramerl import Support, _ray
-from cramerl.linear import DistributionalLSTD, fit_parquet, fit_ray, samples, with_bias
-from cramerl.linear.parquet import Span
-from cramerl.linear.ray_logs import cut_blocks
+from cramerl.linear import DistributionalLSTD, fit_parquet, fit_ray, transition_sums, with_bias
+from cramerl.linear.sources.parquet import Span
+from cramerl.linear.sources.ray import cut_blocks
 
 ray: Any = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -93,7 +93,7 @@ def test_the_fit_is_that_of_one_machine(cluster, log, normalisation):
     expected = models[0].fit(*log.rows)
     assert_same(on_ray(models[1], log.folder), expected)
     assert_same(fit_parquet(models[2], log.folder, **NAMES, feature_function=with_bias, chunk_rows=70), expected)
-    assert expected._data.collector.by_kinks
+    assert expected._sums.collector.by_kinks
 
 
 def test_means_are_those_of_plain_lstd(cluster, log):
@@ -108,10 +108,10 @@ def test_means_are_those_of_plain_lstd(cluster, log):
 
 def test_moments_too_large_to_keep_are_replaced_by_passes(cluster, log, monkeypatch):
     kept = DistributionalLSTD(Support.uniform(-9, 9, 7), 0.5).fit(*log.rows)
-    monkeypatch.setattr(samples, "MOST_NUMBERS", 4 * 9)  # four groups
+    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 4 * 9)  # four groups
     words: list[str] = []
     model = DistributionalLSTD(Support.uniform(-9, 9, 7), 0.5, tol=1e-11)
-    passed = on_ray(model, f"{log.folder}/*.parquet", chunk_rows=400, report=words.append)
+    passed = on_ray(model, f"{log.folder}/*.parquet", chunk_rows=400, on_progress=words.append)
     assert passed.certificate_ is None
     np.testing.assert_allclose(passed.weights_, kept.weights_, atol=1e-10)
     assert int(words[-1].partition("pass ")[2].partition(":")[0]) > 5
@@ -225,7 +225,7 @@ BAD = {
     ),
     "not lists": ({"features": "a"}, "features must name a column of lists of numbers, .* got 'a' of type double"),
     "not boolean": ({"terminated": "r"}, "terminated must name a column of booleans, got .* among them"),
-    "function": ({"feature_function": np.ravel}, "feature_function must give one row of features for each of"),
+    "function": ({"feature_function": np.ravel}, "feature_function must return one row of features for each of"),
     "not a number": ({"feature_function": np.log}, "X must be finite, got nan"),
 }
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from cramerl._arrays import Floats
 from cramerl.claims.claim import (
     FALSE,
     HOLDS,
@@ -33,8 +34,8 @@ from cramerl.claims.setting import (
 )
 from cramerl.linear.evaluation import Iterate, evaluate, projected_bellman_iterates
 from cramerl.linear.examples import bound_counterexample
-from cramerl.linear.operators import Floats
 from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.measures import with_unit_mass
 from cramerl.projections import backup
 
 _TRIALS = 60
@@ -50,7 +51,7 @@ def _claim_8a() -> Figures:
     largest = constant = 0.0
     for setting, difference in _random_differences(81):
         largest = max(largest, mass_sq(setting, bellman(setting, difference)) / mass_sq(setting, difference))
-        even = difference + (1.0 - difference.sum(axis=1, keepdims=True)) / setting.support.num_atoms
+        even = with_unit_mass(setting.support, difference)
         constant = max(constant, mass_sq(setting, bellman(setting, even)) / mass_sq(setting, even))
     return {
         f"largest ratio, {_TRIALS} processes": (largest, WITHIN_ONE),

@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cramerl._arrays import Floats
 from cramerl.cramer import cramer_distance_sq, cramer_gram
-from cramerl.linear.operators import Floats, projected_bellman_update
+from cramerl.linear.operators import projected_bellman_update
 from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.measures import with_unit_mass
 from cramerl.projections import project
 from cramerl.supports import Support
 
@@ -114,14 +116,9 @@ def mass_sq(setting: Setting, difference: Floats) -> float:
     return float(setting.weights @ difference.sum(axis=1) ** 2) / setting.support.num_atoms
 
 
-def unit_mass(masses: Floats) -> Floats:
-    """The same shapes with total mass one: the deficit is put evenly on the atoms."""
-    return masses + (1.0 - masses.sum(axis=-1, keepdims=True)) / masses.shape[-1]
-
-
 def distribution_error_sq(setting: Setting, masses: Floats, fine: Support, distribution: Floats) -> float:
     """Squared C_0 error of (S, K) masses against the distribution (S, J) of the return on a finer support, weighted."""
-    spread = project(fine, setting.support.atoms, unit_mass(masses))
+    spread = project(fine, setting.support.atoms, with_unit_mass(setting.support, masses))
     return float(setting.weights @ cramer_distance_sq(fine, spread, distribution, 0.0))
 
 
@@ -155,7 +152,7 @@ def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = Fa
     normal = np.einsum("wxl,xlv->wv", weighted, design) + (lam / k) * np.einsum("x,xw,xv->wv", xi, masses, masses)
 
     def back(outputs: Floats) -> Floats:
-        return bellman(setting, unit_mass(outputs) if before else outputs)
+        return bellman(setting, with_unit_mass(setting.support, outputs) if before else outputs)
 
     start = back(np.zeros(design.shape[:2]))
     moved = np.stack([back(column) - start for column in np.moveaxis(design, -1, 0)], axis=-1)

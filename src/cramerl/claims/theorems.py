@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from cramerl._arrays import Array
+from cramerl._arrays import Array, Floats
 from cramerl.claims.claim import (
     CORRECTED,
     FALSE,
@@ -40,9 +40,8 @@ from cramerl.cramer import cramer_distance_sq, cramer_gram, cramer_gram_inverse,
 from cramerl.linear.certificates import Bound
 from cramerl.linear.evaluation import evaluate, projected_bellman_iterates
 from cramerl.linear.examples import bound_counterexample
-from cramerl.linear.operators import Floats
+from cramerl.linear.problem import Normalisation
 from cramerl.linear.processes import MarkovRewardProcess
-from cramerl.linear.systems import Normalisation
 from cramerl.projections import backup_matrix, project
 from cramerl.supports import Support
 

@@ -9,17 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from cramerl._arrays import host_reals
-from cramerl.linear.operators import Floats, Sparse
+from cramerl._arrays import Floats, host_reals
+from cramerl.linear.operators import Sparse
 
 _ROW_SUM_TOLERANCE = 1e-8
-
-
-def require_discount(discount: float) -> float:
-    """The discount as a float, if it lies in [0, 1)."""
-    if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount < 1:
-        raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
-    return float(discount)
 
 
 def square_matrix(name: str, matrix: Any) -> Sparse:

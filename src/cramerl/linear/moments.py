@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl.linear.operators import Floats
+from cramerl._arrays import Floats
 from cramerl.projections import project
 from cramerl.supports import Support
 

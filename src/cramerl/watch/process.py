@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from cramerl.linear.evaluation_file import EVALUATION_FILE, EvaluationRecord, parse_record
 from cramerl.runs.folder import read_object
 from cramerl.watch.recording import Recording, make_view
 from cramerl.watch.tape import Tape
 
-EVALUATION = "evaluation.json"
 _GROUND, _BAR, _HERE, _LINE = (22, 25, 29), (86, 180, 233), (230, 159, 0), (74, 80, 88)
 _HEIGHT, _WIDTH = 160, 480
 _MARK = 9  # columns that show, at least, which state is looked at
@@ -23,35 +22,26 @@ _KEPT = {"before": "put right before each backup", "after": "put right after eac
 
 def is_evaluation(folder: str | Path) -> bool:
     """Whether `cramerl evaluate` wrote the folder."""
-    return (Path(folder) / EVALUATION).is_file()
+    return (Path(folder) / EVALUATION_FILE).is_file()
 
 
 def read_evaluation(folder: str | Path) -> Recording:
     """The states of an evaluation as a recording, in the order of their numbers."""
-    return read_object(Path(folder) / EVALUATION, lambda values: _recording(values, Path(folder).resolve().name))
-
-
-def _recording(values: dict[str, Any], name: str) -> Recording:
-    if "distributions" not in values:
-        raise ValueError("it holds no distributions; run cramerl evaluate again")
-    distributions = values["distributions"]
-    order = np.argsort(distributions["states"], kind="stable")
-    states = np.asarray(distributions["states"], int)[order]
-    masses = np.asarray(distributions["masses"], np.float32)[order]
-    means, visited = (
-        np.asarray(distributions["means"], np.float32)[order],
-        np.asarray(distributions["visited"], np.float32)[order],
+    return read_object(
+        Path(folder) / EVALUATION_FILE, lambda values: _recording(parse_record(values), Path(folder).resolve().name)
     )
-    atoms = np.asarray(values["support"], float)
-    if masses.shape != (len(states), atoms.size) or not len(states) or not np.isfinite(masses).all():
-        raise ValueError(f"its distributions must be (states, {atoms.size}) numbers, got {masses.shape}")
+
+
+def _recording(found: EvaluationRecord, name: str) -> Recording:
+    masses, means, visited = (part.astype(np.float32) for part in (found.masses, found.means, found.visited))
+    states = found.states
     nothing = np.zeros(len(states), np.float32)
     action = np.zeros(len(states), np.int32)
-    process = re.sub(r"^\w+\((.*)\)$", r"\1", values.get("process") or "a log of transitions")
+    process = re.sub(r"^\w+\((.*)\)$", r"\1", found.process or "a log of transitions")
     return Recording(
         title=f"{name}: {process}",
         unit="state",
-        facts=_facts(values, len(states)),
+        facts=_facts(found),
         actions=["distribution of the return"],
         tape=_pictures(means),
         palette=np.array([_GROUND, _BAR, _HERE, _LINE], np.uint8),
@@ -62,15 +52,15 @@ def _recording(values: dict[str, Any], name: str) -> Recording:
         score=means,
         episode=nothing.astype(np.int32),
         came=np.full(len(states), np.nan, np.float32),
-        views=[make_view("prediction", "process", atoms, masses[:, None], means[:, None], action)],
+        views=[make_view("prediction", "process", found.atoms, masses[:, None], means[:, None], action)],
         labels=[str(state) for state in states],
     )
 
 
-def _facts(values: dict[str, Any], shown: int) -> list[str]:
-    kept = values["normalisation"]
-    facts = [f"{shown:,} states shown", f"mass kept at one: {_KEPT.get(kept, kept)}"]
-    return [*facts, f"residual {values['residual']:.1e}"] if values.get("residual") is not None else facts
+def _facts(found: EvaluationRecord) -> list[str]:
+    kept = found.normalisation
+    facts = [f"{len(found.states):,} states shown", f"mass kept at one: {_KEPT.get(kept, kept)}"]
+    return facts if found.residual is None else [*facts, f"residual {found.residual:.1e}"]
 
 
 def _pictures(means: np.ndarray) -> Tape:
