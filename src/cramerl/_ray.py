@@ -1,4 +1,4 @@
-"""Connections to a Ray cluster: without a dashboard or messages of its own, and with errors that say what to do."""
+"""Connections to a Ray cluster: without a dashboard or its messages, and with errors that say what to do."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_the_command_line_starts_without_heavy_libraries():
         ),
         (["evaluate", "--data", "nowhere.parquet"], "--data needs --state and --next-state"),
         (["evaluate", "--data", "nowhere.parquet", "--state", "a", "--next-state", "b"], "nowhere.parquet"),
-        (["verify", "--json", "a", "--html", "./a"], "--json, --html and --markdown must be files of their own, got a"),
+        (["verify", "--json", "a", "--html", "./a"], "--json, --html and --markdown must be different files, got a"),
         (["verify", "--json", "/proc/claims.json"], "in a folder that can be written to, got /proc/claims.json"),
     ],
 )

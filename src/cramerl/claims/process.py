@@ -64,7 +64,7 @@ def _claim_8a() -> Figures:
     "Lemma 3, shape part: T' contracts the squared ξ-weighted C_0 norm by γ, for any P and Q",
     FALSE,
     "Only where P(x) and Q(x) have equal mass at every state (then at any spacing, clipped or not). One state, r = 0, "
-    "γ = 1/2, k = 5, P - Q = u: 0.1 <= 0 is asked for.",
+    "γ = 1/2, k = 5, P - Q = u: the inequality reads 0.1 <= 0.",
 )
 def _claim_8b() -> Figures:
     equal = unequal = 0.0
@@ -239,7 +239,7 @@ def _drift(setting: Setting) -> float:
 
 
 def _iterates(setting: Setting, start: Floats, num_steps: int = 1) -> Iterator[Iterate]:
-    """The paper's process with its constant put right."""
+    """The paper's process with its constant corrected."""
     process, features, support = setting
     return projected_bellman_iterates(
         process, features, support, normalisation="after", initial_weights=start, num_steps=num_steps

@@ -1,4 +1,4 @@
-"""What the claims share: small processes, the paper's operators written plainly, errors against true distributions."""
+"""What the claims have in common: small processes, the paper's operators written plainly, errors of distributions."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def random_setting(
         inner = np.sort(rng.uniform(support.v_min, support.v_max, num_atoms - 2))
         support = Support([support.v_min, *inner, support.v_max])
     distribution = rng.dirichlet(np.full(num_states, 0.7), size=num_states)
-    share = rng.uniform(size=distribution.shape)
+    fraction = rng.uniform(size=distribution.shape)
     limit = reach * (1 - discount) * support.v_max
     first, second = rng.uniform(-limit, limit, 2)
     process = MarkovRewardProcess.from_outcomes(
-        [(first, distribution * share), (second, distribution * (1 - share))], discount
+        [(first, distribution * fraction), (second, distribution * (1 - fraction))], discount
     )
     features = rng.normal(size=(num_states, num_features))
     if bias:
@@ -132,7 +132,7 @@ def density_distance_sq(atoms: Floats, difference: Floats) -> float:
 
 
 def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = False) -> tuple[Floats, Floats]:
-    """One step of minimising the loss of Eq. 5 (constant put right) over outputs that are linear in weights w.
+    """One step of minimising the loss of Eq. 5 (constant corrected) over outputs that are linear in weights w.
 
     Nothing is assumed of the design: normal equations of the quadratic loss, with T' applied to every column.
 
@@ -161,7 +161,7 @@ def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = Fa
 
 
 def free_design(setting: Setting) -> Floats:
-    """The design of the paper's class ΦΘ, (S, K, DK): every atom has weights of its own."""
+    """The design of the paper's class ΦΘ, (S, K, DK): every atom has separate weights."""
     k, (num_states, num_features) = setting.support.num_atoms, setting.features.shape
     return np.einsum("xd,kl->xkdl", setting.features, np.eye(k)).reshape(num_states, k, num_features * k)
 

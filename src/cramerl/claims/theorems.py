@@ -82,7 +82,7 @@ def _claim_9f() -> Figures:
     "The bound is stated with the distance over [z_1, z_k]",
     CORRECTED,
     "Then returns have to lie there; else integrate over all of R. 2-cycle with returns 10 and 0, γ = 0.9, atoms "
-    "(-1, 0, 1): 0.5 <= 0 is asked for inside, 5 <= 45 over R.",
+    "(-1, 0, 1): the bound reads 0.5 <= 0 inside, 5 <= 45 over R.",
 )
 def _claim_9g() -> Figures:
     swap, returns = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([10.0, 0.0])
@@ -145,7 +145,7 @@ def _claim_9i() -> Figures:
     "10a",
     "Theorem 2: the squared error of the means is at most z'C_λ⁻¹z times the squared error of the distributions",
     CORRECTED,
-    "If returns lie in the support. One state with return 10, atoms (-1, 0, 1): 81 <= 2 · 9 is asked for.",
+    "If returns lie in the support. One state with return 10, atoms (-1, 0, 1): the bound reads 81 <= 2 · 9.",
 )
 def _claim_10a() -> Figures:
     setting = Setting(MarkovRewardProcess([[1.0]], [5.0], 0.5), np.ones((1, 1)), unit_support(3))

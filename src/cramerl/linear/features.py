@@ -21,7 +21,7 @@ def aggregation(num_states: int, groups: int | ArrayLike) -> Floats:
 
     Args:
         num_states: S.
-        groups: a number of groups, cut evenly from the states in order, or (S,) the group of each state.
+        groups: a number of groups, of equally many successive states, or (S,) the group of each state.
     """
     size = require_count("num_states", num_states)
     if np.ndim(groups) == 0:
@@ -39,7 +39,7 @@ def aggregation(num_states: int, groups: int | ArrayLike) -> Floats:
 def polynomial(coordinates: ArrayLike, degree: int) -> Floats:
     """All products of powers of the coordinates up to a total degree, the constant first.
 
-    Coordinates are scaled to [-1, 1], and Chebyshev polynomials stand for powers: the same span, far better
+    Coordinates are scaled to [-1, 1], and Chebyshev polynomials replace powers: the span is the same and far better
     conditioned.
 
     Args:
@@ -101,7 +101,7 @@ def random_features(num_states: int, num_features: int, seed: int) -> Floats:
 
 
 def with_bias(features: ArrayLike) -> Floats:
-    """The features with a constant one put first, which makes every guarantee hold in its strongest form."""
+    """The features with a column of ones in front, with which every guarantee holds in its strongest form."""
     values = host_reals("features", features)
     if values.ndim != 2:
         raise ValueError(f"features must have shape (S, D), got {values.shape}")

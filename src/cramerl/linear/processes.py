@@ -157,7 +157,7 @@ class MarkovRewardProcess:
         x, action, y, reward, probability, ended = table_entries(table)
         num_states, num_actions = len(table), 1 + int(action.max())
         probability = probability * policy_table(policy, num_states, num_actions)[x, action]
-        # Whatever the table says of final states, they are left with a reward of zero: to themselves, or to a start.
+        # A final state is left with a reward of zero, to itself or to an initial state, whatever the table says.
         final = np.unique(y[ended])
         keep, n = ~np.isin(x, final), len(final)
         added = (final, final, np.zeros(n), np.ones(n), np.ones(n, dtype=bool))

@@ -371,7 +371,7 @@ def _floats(name: str, values: Any) -> Floats:
 
 
 def _outcomes(rewards: Any, terminated: Any, shape: tuple[int, ...], other: str) -> tuple[Floats, NDArray[np.bool_]]:
-    """Rewards and whether the return ends, both of the shape that ``other`` asks for."""
+    """Rewards and whether the return ends, both checked to have ``shape``, that of ``other``."""
     r = _floats("rewards", rewards)
     ended = np.zeros(shape, dtype=np.bool_) if terminated is None else np.asarray(terminated)
     if ended.dtype != np.bool_:

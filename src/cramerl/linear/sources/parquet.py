@@ -142,7 +142,7 @@ def parquet_files(path: Paths) -> list[str]:
     for entry in [path] if isinstance(path, (str, Path)) else path:
         files += _files_at_url(entry) if isinstance(entry, str) and "://" in entry else _files_here(str(entry))
     if not files:
-        raise _no_parquet(f"{path} with none")
+        raise _no_parquet(f"{path}, which has none")
     return files
 
 
@@ -193,7 +193,7 @@ def _files_here(entry: str) -> list[str]:
         return [entry]
     found = sorted(file for file in glob(entry, recursive=True) if Path(file).is_file()) if has_magic(entry) else []
     if not found:
-        raise _no_parquet(f"{entry}, where there is none")
+        raise _no_parquet(f"{entry}, where there are none")
     return found
 
 
@@ -210,7 +210,7 @@ def _files_at_url(entry: str) -> list[str]:
     else:
         found = [place] if system.exists(place) else []
     if not found:
-        raise _no_parquet(f"{entry}, where there is none")
+        raise _no_parquet(f"{entry}, where there are none")
     return [system.unstrip_protocol(file) for file in sorted(found)]
 
 
