@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -320,21 +321,23 @@ class MarkovRewardProcess:
         num_steps = require_count("num_steps", num_steps)
         rng = np.random.default_rng(seed)
         distribution, b = self.branches.next_distribution, self.branches
-        # The entries of a state are contiguous, so one search in the cumulative probabilities draws the next state.
+        # The entries of a state are contiguous, so a search in the cumulative probabilities draws the next state. The
+        # loop works on lists, which Python reads much faster than single elements of arrays.
         ends = np.cumsum(distribution.data)
-        first = distribution.indptr[np.searchsorted(b.states, np.arange(self.num_states))]
-        last = distribution.indptr[np.searchsorted(b.states, np.arange(self.num_states), side="right")]
-        below = np.concatenate([[0.0], ends])[first]
-        mass = np.concatenate([[0.0], ends])[last] - below
+        first, last = (
+            distribution.indptr[np.searchsorted(b.states, np.arange(self.num_states), side=side)]
+            for side in ("left", "right")
+        )
+        below, above = (np.concatenate([[0.0], ends])[edge] for edge in (first, last))
+        cumulative, starts, stops, bottoms, masses, targets = (
+            array.tolist() for array in (ends, first, last, below, above - below, distribution.indices)
+        )
         entries = np.empty(num_steps, dtype=np.intp)
         state = int(rng.choice(self.num_states, p=self.stationary_distribution()))
-        draws = rng.random(num_steps)
-        targets = distribution.indices
-        for t in range(num_steps):
-            place = below[state] + draws[t] * mass[state]
-            low, high = first[state], last[state]
-            entry = min(low + int(np.searchsorted(ends[low:high], place, side="right")), high - 1)
-            entries[t] = entry
+        for t, draw in enumerate(rng.random(num_steps).tolist()):
+            place, stop = bottoms[state] + draw * masses[state], stops[state]
+            entries[t] = entry = min(bisect_right(cumulative, place, starts[state], stop), stop - 1)
             state = targets[entry]
         branch = np.searchsorted(distribution.indptr, entries, side="right") - 1
-        return Transitions(b.states[branch], b.rewards[branch], targets[entries].astype(np.intp), b.ends[branch])
+        next_states = distribution.indices[entries].astype(np.intp)
+        return Transitions(b.states[branch], b.rewards[branch], next_states, b.ends[branch])

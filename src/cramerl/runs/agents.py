@@ -11,8 +11,8 @@ import numpy as np
 from cramerl._files import write_text, write_whole
 from cramerl.runs import build
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.lanes import named_lanes, of_lane
 from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder
+from cramerl.runs.lanes import named_lanes, of_lane
 
 if TYPE_CHECKING:
     from cramerl.deep.agent import Agent

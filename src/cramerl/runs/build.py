@@ -12,10 +12,10 @@ from cramerl.runs.config import TrainConfig
 
 if TYPE_CHECKING:
     from cramerl.deep.agent import Agent
+    from cramerl.deep.compiled_loop import CompiledLoop
     from cramerl.deep.envs.base import EnvSpec, HostEnvs
     from cramerl.deep.host_loop import HostLoop
     from cramerl.deep.learner import Learner
-    from cramerl.deep.compiled_loop import CompiledLoop
 
 _DEVICE_SHARE = 0.6  # of an accelerator's memory that the frames of a replay may take
 

@@ -149,7 +149,9 @@ class TrainConfig:
         "after", "head", "s51: put the mass of the target right after the backup (the paper's) or before it"
     )
     base_distribution: Literal["uniform", "zero"] = _setting(
-        "uniform", "head", "u51: the distribution that outputs of zero stand for: uniform on the support, or a return of zero"
+        "uniform",
+        "head",
+        "u51: the distribution that outputs of zero stand for: uniform on the support, or a return of zero",
     )
     mean_weight: float = _setting(
         0.0, "head", "s51, u51: weight of the squared error of the mean, in spacings, beside the Cramér loss", low=0

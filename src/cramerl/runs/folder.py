@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cramerl._version import __version__
 from cramerl._files import write_json
+from cramerl._version import __version__
 from cramerl.runs.config import TrainConfig
 
 if TYPE_CHECKING:

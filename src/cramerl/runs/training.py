@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cramerl.runs import build
-
-from cramerl.runs import loggers
+from cramerl.runs import build, loggers
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.stop_signals import stop_on_interrupt
-from cramerl.runs.lanes import DIVERGED, clipped_words, log_line, diverged_words, not_finite
 from cramerl.runs.folder import RunFolder
+from cramerl.runs.lanes import DIVERGED, clipped_words, diverged_words, log_line, not_finite
+from cramerl.runs.stop_signals import stop_on_interrupt
 
 
 class Diverged(ValueError):  # noqa: N818 - read as `except Diverged`
