@@ -71,8 +71,6 @@ SMOOTH = [
     for name in CASES
     if name not in ("quantile", "quantile, number", "project, empty batch", "cvar", "clipped_mass")
 ]
-
-
 # These stand for all where JAX would compile every operation on its own.
 SOME = ["mean", "quantile", "backup", "cramer_loss"]
 

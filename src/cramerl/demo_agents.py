@@ -40,7 +40,7 @@ def train_agent(agent: str, steps: int, out: Path, on_progress: OnProgress | Non
     config = preset("minatar", agent, "Breakout-MinAtar", **changes)
     if not (folder / CONFIG).exists():
         return train(config, folder, on_progress=on_progress)
-    if RunFolder.open(folder).config != config:
+    if RunFolder.open(folder).group.first != config:
         raise ValueError(f"{folder} holds a run of other settings: remove it, or choose another --out")
     return resume(folder, on_progress=on_progress)
 

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """Play the episodes."""
     from cramerl.runs.folder import load_config
 
-    config = load_config(options.folder)
+    config = load_config(options.folder, options.lane)
     require_deep_libraries()
     options.epsilon = config.eval_epsilon if options.epsilon is None else options.epsilon
     from cramerl.deep.agent import play_episodes

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cramerl.evidence.protocols import PROTOCOL_SETTINGS, Protocol, ScoreKind
 from cramerl.runs.config import AGENTS, TrainConfig, applies_to_agent
 from cramerl.runs.folder import CONFIG, METRICS, SPEC, VERSIONS, RunFolder, read_object
-from cramerl.runs.lanes import DIVERGED
+from cramerl.runs.group import DIVERGED
 
 SWEEP = "sweep.json"  # marks the folder of a study
 Array = NDArray[np.float64]

@@ -18,7 +18,7 @@ from cramerl.evidence.scores import Cell, Summary
 from cramerl.report.distributions import draw_distributions
 from cramerl.report.figures import Figure
 from cramerl.runs import agents
-from cramerl.runs.folder import CONFIG, load_config
+from cramerl.runs.folder import CONFIG, load_group
 from cramerl.watch.play import Watched, record
 from cramerl.watch.process import is_evaluation, read_evaluation
 from cramerl.watch.recording import Recording
@@ -113,12 +113,11 @@ def has_weights(folder: Path) -> bool:
 
 def play(curve: Curve, steps: int) -> Recording:
     """A short while with the agent of a curve, always the same: seed 0, no random actions, on the host's processor."""
-    config = load_config(curve.source)
-    lanes = config.lane_settings
-    lane = next(i for i, one in enumerate(lanes) if all(curve.settings[name] == value for name, value in one.items()))
+    group = load_group(curve.source)
+    lane = group.lane_of(curve.settings) or 0
     with _on_host():
         agent = agents.load_agent(curve.source, lane=lane)
-        return record([Watched(config.agent, config.single_runs()[lane], agent)], epsilon=0.0, max_steps=steps)
+        return record([Watched(group.first.agent, group.configs[lane], agent)], epsilon=0.0, max_steps=steps)
 
 
 def find_evaluations(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:

@@ -13,7 +13,7 @@ from cramerl.evidence.curves import Curve, last_rows
 from cramerl.evidence.published import anchors_for, atari_game
 from cramerl.evidence.scores import Cell, Normalised, Series, Summary
 from cramerl.evidence.statistics import Interval, bootstrap_interval
-from cramerl.runs.lanes import MUCH_CLIPPED
+from cramerl.runs.log_lines import MUCH_CLIPPED
 
 AGGREGATES = {"iqm": "IQM", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
 _DIAGNOSTICS = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from cramerl.runs import agents, build
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.folder import load_config
+from cramerl.runs.folder import load_config, load_group
 from cramerl.watch.recording import Recording, View, clipped_mass, make_view, realised_returns
 from cramerl.watch.screens import action_names, make_screen
 from cramerl.watch.tape import Tape
@@ -57,7 +57,7 @@ def load_watched(runs: Sequence[str | Path], lanes: Sequence[int] | None = None)
     lanes = [0] * len(runs) if lanes is None else list(lanes) * (len(runs) if len(lanes) == 1 else 1)
     if len(lanes) != len(runs):
         raise ValueError(f"--lane must be one number or one for each of {len(runs)} runs, got {len(lanes)}")
-    configs = [load_config(run) for run in runs]
+    configs = [load_config(run, lane) for run, lane in zip(runs, lanes, strict=True)]
     loaded = [agents.load_agent(run, lane=lane) for run, lane in zip(runs, lanes, strict=True)]
     for run, config, agent in zip(runs[1:], configs[1:], loaded[1:], strict=True):
         _require_same_game(str(runs[0]), configs[0], loaded[0].spec, str(run), config, agent.spec)
@@ -68,7 +68,7 @@ def _names(runs: Sequence[str | Path], configs: Sequence[TrainConfig], lanes: Se
     """Agents by their kind; where there are several of a kind by folder and lane too, at last by number."""
     kinds, shown = [config.agent for config in configs], []
     for i, (run, config, lane) in enumerate(zip(runs, configs, lanes, strict=True)):
-        where = Path(run).resolve().name + (f", lane {lane}" if len(config.lane_settings) > 1 else "")
+        where = Path(run).resolve().name + (f", lane {lane}" if len(load_group(run)) > 1 else "")
         name = config.agent if kinds.count(config.agent) == 1 else f"{config.agent} ({where})"
         shown.append(name if name not in shown else f"{name} {i + 1}")
     return shown
