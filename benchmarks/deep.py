@@ -33,10 +33,11 @@ OTHERS = ("torch==2.13.0", "stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "mi
 def measure_ours(agent: str, seconds: float) -> dict[str, float]:
     """Steps a second once it learns; the first call is compilation."""
     from cramerl.runs import build
+    from cramerl.runs.group import as_group
     from cramerl.runs.presets import preset
 
     started = time.perf_counter()
-    loop = build.make_loop(preset("minatar", agent, "Breakout-MinAtar", min_replay_steps=1_600))
+    loop = build.make_loop(as_group(preset("minatar", agent, "Breakout-MinAtar", min_replay_steps=1_600)))
     loop.advance(loop.schedule.first_learning_block + 5)
     loop.take_totals()
     compiled = time.perf_counter() - started
@@ -56,11 +57,12 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
 
     from cramerl.deep import replay as replays
     from cramerl.runs import build
+    from cramerl.runs.group import as_group
     from cramerl.runs.presets import preset
 
     started = time.perf_counter()
     config = preset("paper", agent, "pong", num_envs=num_envs, min_replay_steps=400, replay_steps=20_000)
-    loop: Any = build.make_loop(config)
+    loop: Any = build.make_loop(as_group(config))
     loop.begin_iteration(0)
     loop.advance(loop.schedule.first_learning_block + 2)
     loop.take_totals()

@@ -33,6 +33,7 @@ from cramerl.deep.networks import make_network
 from cramerl.deep.replay import Batch
 from cramerl.runs import build
 from cramerl.runs.folder import versions
+from cramerl.runs.group import RunGroup, as_group
 from cramerl.runs.presets import preset
 
 GAMES = "pong,breakout,asterix,seaquest,space_invaders"
@@ -83,7 +84,7 @@ def measure_learner(agent: str, network: str, seconds: float) -> dict[str, float
 def measure_atari(agent: str, game: str, num_envs: int, seconds: float) -> dict[str, float]:
     """From end to end, then the emulator alone with random actions."""
     config = preset("paper", agent, game, num_envs=num_envs, min_replay_steps=2_000, replay_steps=200_000)
-    loop: Any = build.make_loop(config)
+    loop: Any = build.make_loop(as_group(config))
     loop.begin_iteration(0)
     loop.advance(loop.schedule.first_learning_block + 20)
     jax.block_until_ready(loop.state)
@@ -109,7 +110,8 @@ def measure_atari(agent: str, game: str, num_envs: int, seconds: float) -> dict[
 def measure_minatar(agent: str, lanes: int, seconds: float) -> dict[str, float]:
     """Steps of all lanes together, once they learn."""
     began = time.perf_counter()
-    loop: Any = build.make_loop(preset("minatar", agent, "Breakout-MinAtar", lanes=lanes, min_replay_steps=1_600))
+    config = preset("minatar", agent, "Breakout-MinAtar", min_replay_steps=1_600)
+    loop: Any = build.make_loop(RunGroup.of(config, seed=range(lanes)))
     loop.advance(loop.schedule.first_learning_block + 63)
     loop.take_totals()
     compiled, blocks, began = time.perf_counter() - began, 0, time.perf_counter()

@@ -14,6 +14,7 @@ EXTRA_OF = {
     "gymnax": "deep",
     "jax": "deep",
     "jinja2": "plot",
+    "markupsafe": "plot",
     "matplotlib": "plot",
     "minari": "data",
     "optax": "deep",

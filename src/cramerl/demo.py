@@ -115,8 +115,9 @@ def draw(demo: Demo, path: Path) -> Path:
     """The picture of the demonstration: a signed backup, and how fast each loss is learned."""
     figure, (left, right) = plots.new_figure(2)
     atoms = demo.support.atoms
-    plots.draw_signed_masses(left, atoms, demo.target)
+    plots.draw_distribution(left, atoms, demo.target)
     left.step(atoms, demo.nearest, where="mid", color=plots.TARGET, linewidth=1.6, label="nearest proper distribution")
+    left.set(xlabel="return", ylabel="mass")
     left.set_title("A signed prediction, backed up: 1 + 0.9 Z")
     left.legend(frameon=False, loc="upper left", fontsize=8)
     labels = [f"{d.name} (condition {d.condition:.0f})" for d in demo.descents]

@@ -189,7 +189,8 @@ def write_log_evaluation(found: LogEvaluation, folder: Path) -> list[Path]:
     """Write the weights as JSON, and as a picture the mean distribution over the first states of the log."""
     model, states = found.model, found.states
     figure, ax = plots.new_figure(1)
-    plots.draw_signed_masses(ax, model.support_.atoms, model.predict_masses(states).mean(axis=0))
+    plots.draw_distribution(ax, model.support_.atoms, model.predict_masses(states).mean(axis=0))
+    ax.set(xlabel="return", ylabel="mass")
     ax.set_title(f"Mean distribution of the return, first {len(states)} states of the log")
     return [
         write_log_record(model, found.layout, states, folder),

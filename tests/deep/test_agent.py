@@ -144,7 +144,7 @@ def test_epsilon_is_the_share_of_random_actions():
     agent = small_agent()
     for epsilon, low, high in [(0.0, 1.0, 1.0), (1.0, 0.23, 0.43), (0.5, 0.57, 0.77)]:
         envs, greedy = Corridor([40, 40]), []
-        play_episodes(agent, envs, 10, epsilon=epsilon, watch=lambda o, a, s, g=greedy: g.append(agent.act(o) == a))
+        play_episodes(agent, envs, 10, epsilon=epsilon, on_step=lambda o, a, s, g=greedy: g.append(agent.act(o) == a))
         assert low <= np.mean(greedy) <= high
         taken = np.concatenate(envs.taken)
         assert taken.dtype == np.int32
@@ -159,7 +159,7 @@ def test_the_seed_decides_everything_and_a_watcher_sees_it():
 
         def watched(seed):
             seen = []
-            played = play_episodes(agent, envs, 8, epsilon=0.5, seed=seed, watch=lambda *x: seen.append(x))
+            played = play_episodes(agent, envs, 8, epsilon=0.5, seed=seed, on_step=lambda *x: seen.append(x))
             return played, seen
 
         played, seen = watched(3)

@@ -144,6 +144,7 @@ def _print_stopped(result: Run) -> int:
 def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
     """What there is now, and what can be done with it."""
     from cramerl.runs.folder import load_group
+    from cramerl.runs.scores import tail_score
 
     group, folder = load_group(result.folder), shlex.quote(str(result.folder))
     config = group.first
@@ -154,10 +155,8 @@ def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
     if not any(row.get("charts/updates") for row in result.rows):
         first = f"{config.min_replay_steps:,} steps (min_replay_steps)"
         yield f"it has not learned yet: no update is made in the first {first}"
-    rows = [row for row in result.rows if row["step"] > 0.8 * result.step and "charts/episodic_return" in row]
-    episodes = sum(row["charts/episodes"] for row in rows)
+    mean, episodes = tail_score(result.rows)
     if episodes:
-        mean = sum(row["charts/episodes"] * row["charts/episodic_return"] for row in rows) / episodes
         yield f"mean return {mean:,.2f} in the last fifth of the steps ({episodes:,} episodes, with random actions)"
     evaluated = [row for row in result.rows if "eval/episodic_return" in row]
     if evaluated:

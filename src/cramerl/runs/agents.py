@@ -20,6 +20,7 @@ from cramerl.runs import build
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder, load_config
 from cramerl.runs.group import RunGroup
+from cramerl.runs.scores import tail_score
 
 CARD = "README.md"
 
@@ -132,13 +133,9 @@ def _result(run: Path, config: TrainConfig) -> str:
     """The score of the run whose weights are exported."""
     folder = RunFolder.open(run)
     lane = folder.group.configs.index(config)
-    rows = [row for row in folder.metrics() if row.get("charts/episodes") and folder.group.lane_of(row) == lane]
-    last = [row for row in rows if row["step"] > 0.8 * rows[-1]["step"]]
-    if not last:
-        return "not recorded"
-    episodes = sum(row["charts/episodes"] for row in last)
-    mean = sum(row["charts/episodes"] * row["charts/episodic_return"] for row in last) / episodes
-    return f"{mean:.2f} (training episodes, last fifth of {rows[-1]['step']:,} steps)"
+    rows = [row for row in folder.metrics() if folder.group.lane_of(row) == lane]
+    mean, episodes = tail_score(rows)
+    return f"{mean:.2f} (training episodes, last fifth of {rows[-1]['step']:,} steps)" if episodes else "not recorded"
 
 
 def _card(config: TrainConfig, spec: EnvSpec, weights: dict[str, np.ndarray], result: str) -> str:

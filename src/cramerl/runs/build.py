@@ -28,7 +28,7 @@ _REPLAY_FRACTION = 0.6  # of an accelerator's memory that the replay's frames ma
 
 
 def env_family(name: str) -> str:
-    """The family of an environment, by its name: native (gymnax), atari or gymnasium; ``gym:NAME`` is always the last."""
+    """The family of an environment, by its name: native (gymnax), atari or gymnasium (always for ``gym:NAME``)."""
     if name.startswith("gym:"):
         return "gymnasium"
     if is_gymnax(name):
@@ -37,8 +37,11 @@ def env_family(name: str) -> str:
     return "atari" if re.fullmatch(r"ALE/.*|\w+", name) or game_name(name) else "gymnasium"
 
 
-def make_envs(config: TrainConfig, num_envs: int, skip: int = 0) -> HostEnvs:
-    """Environments to step from Python, of any family; ``skip`` of the same run (Atari) come before them."""
+def make_envs(config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bool = False) -> HostEnvs:
+    """Environments to step from Python, of any family; ``skip`` of the same run (Atari) come before them.
+
+    With ``pictures`` they can be shown to people: frames of Atari are in colour, Gymnasium's can ``render()``.
+    """
     family = env_family(config.env)
     if family == "native":
         return GymnaxOnHost(make_gymnax_env(config), num_envs)
@@ -53,9 +56,10 @@ def make_envs(config: TrainConfig, num_envs: int, skip: int = 0) -> HostEnvs:
             fire_reset=config.fire_reset,
             full_action_space=config.full_action_space,
             skip=skip,
+            colour=pictures,
         )
     name = config.env.removeprefix("gym:")
-    return GymnasiumEnvs(name, num_envs, max_episode_steps=config.max_episode_steps or None)
+    return GymnasiumEnvs(name, num_envs, max_episode_steps=config.max_episode_steps or None, render=pictures)
 
 
 def make_gymnax_env(config: TrainConfig) -> Any:

@@ -405,7 +405,7 @@ class _Trainer:
 
 
 def require_same_settings(now: RunGroup, saved: RunGroup, folder: Path) -> None:
-    """Raise ValueError unless a checkpoint was made with these settings, but for those that a resumed run may change."""
+    """Raise ValueError unless a checkpoint was made with these settings, except those a resumed run may change."""
     if len(now) != len(saved):
         raise ValueError(
             f"{folder} has {len(now)} runs in config.json, but its checkpoint has {len(saved)}; restore the old "
@@ -416,8 +416,8 @@ def require_same_settings(now: RunGroup, saved: RunGroup, folder: Path) -> None:
             value, old = getattr(config, name), getattr(before, name)
             if setting.role not in _MAY_CHANGE and value != old:
                 raise ValueError(
-                    f"{folder} has {name} = {value!r} in config.json, but its checkpoint was made with {old!r}; restore "
-                    "the old value, or train a new run"
+                    f"{folder} has {name} = {value!r} in config.json, but its checkpoint was made with {old!r}; "
+                    "restore the old value, or train a new run"
                 )
 
 

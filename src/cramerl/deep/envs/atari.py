@@ -55,6 +55,7 @@ class AtariEnvs:
         full_action_space: all 18 actions in place of the game's own.
         num_threads: of the emulator; 0 leaves it to ALE.
         skip: environments of the same run before these; those of all get the same seeds however they are grouped.
+        colour: frames are the game's own screen, 210 x 160 in RGB: for people, not for agents.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class AtariEnvs:
         full_action_space: bool = False,
         num_threads: int = 0,
         skip: int = 0,
+        colour: bool = False,
     ):
         game = game_name(name)
         if game is None:
@@ -91,6 +93,7 @@ class AtariEnvs:
             noop_max=require_count("noop_max", noop_max, 0),
             use_fire_reset=bool(fire_reset),
             reward_clipping=False,
+            **({"grayscale": False, "img_height": 210, "img_width": 160} if colour else {}),
             # Terminated then means that the game is over; lives are counted here, where a time limit stays visible.
             episodic_life=False,
             life_loss_info=False,
@@ -99,7 +102,7 @@ class AtariEnvs:
             name=name,
             family="atari",
             num_actions=len(self._envs.ale.get_action_set()),
-            frame_shape=(84, 84),
+            frame_shape=(210, 160, 3) if colour else (84, 84),
             frame_dtype="uint8",
             stack=4,
             frame_scale=255.0,
