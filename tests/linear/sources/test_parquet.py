@@ -175,7 +175,7 @@ def test_bad_files_are_named(tmp_path, log):
     with pytest.raises(ValueError, match=r"path must name a Parquet file, .* got .*nowhere.parquet"):
         read_parquet(tmp_path / "nowhere.parquet", **NAMES)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"path must name .* got .*empty with none"):
+    with pytest.raises(ValueError, match=r"path must name .* got .*empty, which has none"):
         read_parquet(tmp_path / "empty", **NAMES)
     (tmp_path / "text.parquet").write_text("not Parquet")
     with pytest.raises(ValueError, match=r"path must name Parquet files, got .*text.parquet"):
