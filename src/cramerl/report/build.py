@@ -18,6 +18,7 @@ from cramerl.evidence.aggregates import full_table
 from cramerl.evidence.curves import TUNED, Curve, is_run, read_runs, walk_folders
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
 from cramerl.evidence.summary import Scoring, Summary, summarise
+from cramerl.linear.evaluation_file import EVALUATION_FILE
 from cramerl.report.figures import Figure, make_figures
 from cramerl.report.hover import panel_values
 from cramerl.report.page import (
@@ -32,7 +33,6 @@ from cramerl.report.page import (
 )
 from cramerl.report.playing import Budget, draw_agents, draw_process, has_weights
 from cramerl.report.tables import make_tables
-from cramerl.watch.recording import EVALUATION
 
 PAGE, TABLES, SCORES, FIGURES, DOPAMINE = "report.html", "tables.md", "scores.json", "figures", "dopamine"
 OnProgress = Callable[[str], None]
@@ -99,7 +99,7 @@ def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> tu
             if is_run(files):
                 runs.setdefault(folder.resolve(), path)
                 found = True
-            if EVALUATION in files and distributions is not False:
+            if EVALUATION_FILE in files and distributions is not False:
                 evaluations[folder.resolve()] = None
                 found = True
         if not found:
