@@ -210,11 +210,11 @@ def _view(watched: Watched, number: int, steps: Sequence[PlayedStep], action: np
     distributions = np.stack([one.distributions[number] for one in steps])
     values = np.stack([one.values[number] for one in steps])
     if support is None:
-        return make_view(watched.name, config.agent, None, distributions, values, action)
+        return make_view(watched.name, None, distributions, values, action)
     rewards = _learned(config, np.array([one.reward for one in steps], np.float32))
     discounts = np.where([one.terminated for one in steps], 0, config.discount).astype(np.float32)
     clipped = clipped_mass(support, rewards, discounts, np.stack([one.next_distributions[number] for one in steps]))
-    return make_view(watched.name, config.agent, support.atoms, distributions, values, action, clipped)
+    return make_view(watched.name, support.atoms, distributions, values, action)._replace(clipped=clipped)
 
 
 def _learned(config: TrainConfig, rewards: np.ndarray) -> np.ndarray:
