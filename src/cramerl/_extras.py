@@ -9,6 +9,7 @@ from typing import Any
 EXTRA_OF = {
     "ale_py": "deep",
     "av": "watch",
+    "fsspec": "ray",
     "gymnasium": "gym",
     "gymnax": "deep",
     "jax": "deep",

@@ -21,7 +21,7 @@ GAMES = ("Asterix-MinAtar", "Breakout-MinAtar", "Seaquest-MinAtar", "SpaceInvade
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.parent.name)
-def test_recorded_commands_make_the_cells_that_are_there(record, monkeypatch, capsys):
+def test_recorded_commands_make_the_runs_that_are_there(record, monkeypatch, capsys):
     # A preset that changes makes them other commands.
     monkeypatch.chdir(RESULTS.parent)
     asked = set()
@@ -30,7 +30,7 @@ def test_recorded_commands_make_the_cells_that_are_there(record, monkeypatch, ca
         assert main([*words, "--dry-run"]) == 0
         summary, *left = capsys.readouterr().out.splitlines()
         assert f"{len(left)} to do" in summary
-        assert not any((Path(shlex.split(line)[-1]) / "weights.json").exists() for line in left)
+        assert not any((Path(line.partition(": ")[0]) / "weights.json").exists() for line in left)
         value = dict(itertools.pairwise(words))
         asked |= set(itertools.product(value["--agents"].split(","), value["--envs"].split(",")))
     configs = [json.loads(path.read_text()) for path in record.parent.glob("*/*/config.json")]
@@ -83,7 +83,7 @@ def test_minatar_preset_has_the_rate_that_did_best_over_the_games(agent, sweep):
         found: dict[float, list[float]] = {}
         for curve in read_curves([RESULTS / f"minatar-{sweep}" / game]):
             if curve.agent == agent:
-                found.setdefault(curve.settings["learning_rate"], []).append(final_score(curve))
+                found.setdefault(curve.config.learning_rate, []).append(final_score(curve))
         best = max(map(np.mean, found.values()))
         for rate, scores in found.items():
             rates.setdefault(rate, {})[game] = float(np.mean(scores) / best)

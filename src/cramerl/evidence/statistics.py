@@ -45,7 +45,7 @@ class Band(NamedTuple):
     high: Array
 
 
-def games_of(scores: Scores, name: str = "scores") -> Games:
+def games_of(scores: Scores) -> Games:
     """Scores as one array of runs per game, checked."""
     columns: list[Any] = []
     if isinstance(scores, np.ndarray):
@@ -53,17 +53,17 @@ def games_of(scores: Scores, name: str = "scores") -> Games:
     elif isinstance(scores, Sequence) and not isinstance(scores, str) and len(scores):
         columns = [scores] if np.ndim(scores[0]) == 0 else list(scores)
     if not columns:
-        raise ValueError(f"{name} must be a (runs, games) array or a list of runs per game, got {scores!r}")
+        raise ValueError(f"scores must be a (runs, games) array or a list of runs per game, got {scores!r}")
     found = []
     for i, column in enumerate(columns):
         try:
             runs = np.asarray(column, np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"{name} must hold real numbers, game {i} has {column!r}") from None
+            raise ValueError(f"scores must be real numbers, game {i} has {column!r}") from None
         if runs.ndim != 1 or not runs.size:
-            raise ValueError(f"{name} must have at least one run of each game, game {i} has shape {runs.shape}")
+            raise ValueError(f"scores must have at least one run of each game, game {i} has shape {runs.shape}")
         if not np.isfinite(runs).all():
-            raise ValueError(f"{name} must be finite, game {i} has {runs[~np.isfinite(runs)][0]}")
+            raise ValueError(f"scores must be finite, game {i} has {runs[~np.isfinite(runs)][0]}")
         found.append(runs)
     return found
 
@@ -81,60 +81,21 @@ def normalise(scores: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     return (np.asarray(scores, np.float64) - below) / (above - below)
 
 
-def iqm(scores: Scores) -> float:
-    """Interquartile mean: the mean of the middle half of all scores.
-
-    If games have the same number of runs, this is rliable's ``scipy.stats.trim_mean(scores, 0.25, axis=None)``, which
-    drops whole scores. Otherwise games have equal weight, and a score at the edge of the middle half counts in
-    proportion to the part of its weight that lies inside.
+def statistic_of(name: str, *scores: Scores) -> float:
+    """The value of one of `STATISTICS` for one or two agents' scores; two agents have their games in the same order.
 
     Example:
-        >>> iqm([0.0, 1.0, 2.0, 100.0])
+        >>> statistic_of("iqm", [0.0, 1.0, 2.0, 100.0])
         1.5
     """
-    return float(_iqm(games_of(scores)))
+    return float(_statistic(name)(*_checked(scores)))
 
 
-def mean(scores: Scores) -> float:
-    """Mean over games of the mean over runs."""
-    return float(_mean(games_of(scores)))
-
-
-def median(scores: Scores) -> float:
-    """Median over games of the mean over runs."""
-    return float(_median(games_of(scores)))
-
-
-def optimality_gap(scores: Scores, threshold: float = 1.0) -> float:
-    """How far scores are below the threshold on average; those above it count as equal to it. Smaller is better."""
-    return float(_optimality_gap(games_of(scores), threshold))
-
-
-def difference_of_means(first: Scores, second: Scores) -> float:
-    """Mean of the first agent's scores minus the second's; both have their games in the same order."""
-    return float(_difference(*_same_games(games_of(first, "first"), games_of(second, "second"))))
-
-
-def probability_of_improvement(first: Scores, second: Scores) -> float:
-    """Probability that a run of the first agent beats a run of the second, averaged over games.
-
-    This is Mann-Whitney's U / (n m) in each game; ties count one half.
-    """
-    return float(_improvement(*_same_games(games_of(first, "first"), games_of(second, "second"))))
-
-
-def bootstrap_interval(
-    statistic: str | Callable[..., Array],
-    *scores: Scores,
-    reps: int = REPS,
-    seed: int = 0,
-    level: float = LEVEL,
-) -> Interval:
+def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int = 0, level: float = LEVEL) -> Interval:
     """Percentile interval of a statistic: runs are resampled within each game (stratified bootstrap).
 
     Args:
-        statistic: one of `STATISTICS`, or a function of as many lists as there are ``scores``. Each list has one array
-            per game, with the runs on the last axis; the function reduces that axis and keeps all others.
+        name: one of `STATISTICS`.
         scores: one or two agents' scores, resampled independently.
         reps: number of resamples.
         seed: seed of the resampling; the same seed gives the same interval.
@@ -146,17 +107,12 @@ def bootstrap_interval(
         (2.5, True)
     """
     _require_bootstrap(reps, level)
-    if isinstance(statistic, str) and statistic not in STATISTICS:
-        raise ValueError(f"statistic must be a function or one of {', '.join(STATISTICS)}, got {statistic!r}")
-    compute = STATISTICS[statistic] if isinstance(statistic, str) else statistic
-    groups = [games_of(one) for one in scores]
-    if len(groups) == 2:
-        groups = list(_same_games(*groups))
-    estimate = float(compute(*groups))
-    if any(len(runs) < 2 for games in groups for runs in games):
+    compute, agents = _statistic(name), _checked(scores)
+    estimate = float(compute(*agents))
+    if any(len(runs) < 2 for games in agents for runs in games):
         return Interval(estimate, np.nan, np.nan)
     rng = np.random.default_rng(seed)
-    draws = compute(*([runs[rng.integers(len(runs), size=(reps, len(runs)))] for runs in games] for games in groups))
+    draws = compute(*([runs[rng.integers(len(runs), size=(reps, len(runs)))] for runs in games] for games in agents))
     low, high = np.percentile(draws, _ends(level))
     return Interval(estimate, float(low), float(high))
 
@@ -200,6 +156,12 @@ def mean_band(values: ArrayLike, *, reps: int = REPS, seed: int = 0, level: floa
 
 
 def _iqm(games: Games) -> Array:
+    """Interquartile mean: the mean of the middle half of all scores.
+
+    If games have the same number of runs, this is rliable's ``scipy.stats.trim_mean(scores, 0.25, axis=None)``, which
+    drops whole scores. Otherwise a score at the edge of the middle half counts in proportion to the part of its weight
+    that lies inside.
+    """
     x = np.concatenate(games, axis=-1)
     # Games have equal weight, and so do the runs of a game.
     weights = np.concatenate([np.full(runs.shape[-1], 1 / (runs.shape[-1] * len(games))) for runs in games])
@@ -213,27 +175,31 @@ def _iqm(games: Games) -> Array:
     return (inside * np.take_along_axis(x, order, axis=-1)).sum(axis=-1) / inside.sum(axis=-1)
 
 
-def _game_means(games: Games) -> Array:
-    return np.stack([runs.mean(axis=-1) for runs in games])
-
-
 def _mean(games: Games) -> Array:
-    return _game_means(games).mean(axis=0)
+    """Mean over games of the mean over runs."""
+    return np.stack([runs.mean(axis=-1) for runs in games]).mean(axis=0)
 
 
 def _median(games: Games) -> Array:
-    return np.median(_game_means(games), axis=0)
+    """Median over games of the mean over runs."""
+    return np.median(np.stack([runs.mean(axis=-1) for runs in games]), axis=0)
 
 
-def _optimality_gap(games: Games, threshold: float = 1.0) -> Array:
-    return threshold - _mean([np.minimum(runs, threshold) for runs in games])
+def _optimality_gap(games: Games) -> Array:
+    """How far scores are below 1 on average; those above count as 1. Smaller is better."""
+    return 1.0 - _mean([np.minimum(runs, 1.0) for runs in games])
 
 
 def _difference(first: Games, second: Games) -> Array:
+    """Mean of the first agent's scores minus the second's."""
     return _mean(first) - _mean(second)
 
 
 def _improvement(first: Games, second: Games) -> Array:
+    """Probability that a run of the first agent beats a run of the second, averaged over games.
+
+    This is Mann-Whitney's U / (n m) in each game; ties count one half.
+    """
     wins = []
     for ours, theirs in zip(first, second, strict=True):
         a, b = ours[..., :, None], theirs[..., None, :]
@@ -249,6 +215,21 @@ STATISTICS: dict[str, Callable[..., Array]] = {
     "difference_of_means": _difference,
     "probability_of_improvement": _improvement,
 }
+"""Functions of one or two agents' games. They reduce the runs, the last axis, and keep all leading axes."""
+
+
+def _statistic(name: str) -> Callable[..., Array]:
+    if name not in STATISTICS:
+        raise ValueError(f"name must be one of {', '.join(STATISTICS)}, got {name!r}")
+    return STATISTICS[name]
+
+
+def _checked(scores: Sequence[Scores]) -> list[Games]:
+    agents = [games_of(one) for one in scores]
+    if len({len(games) for games in agents}) > 1:
+        numbers = " and ".join(str(len(games)) for games in agents)
+        raise ValueError(f"both agents must have the same games, got {numbers} games")
+    return agents
 
 
 def _counts(runs: int, reps: int, rng: np.random.Generator) -> Array:
@@ -258,12 +239,6 @@ def _counts(runs: int, reps: int, rng: np.random.Generator) -> Array:
 
 def _ends(level: float) -> list[float]:
     return [50 * (1 - level), 50 * (1 + level)]
-
-
-def _same_games(first: Games, second: Games) -> tuple[Games, Games]:
-    if len(first) != len(second):
-        raise ValueError(f"both agents must have the same games, got {len(first)} and {len(second)} games")
-    return first, second
 
 
 def _require_bootstrap(reps: int, level: float) -> None:

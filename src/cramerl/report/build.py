@@ -99,8 +99,8 @@ class _Folders(NamedTuple):
 def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> _Folders:
     runs: dict[Path, Path] = {}
     evaluations: dict[Path, None] = {}
-    paths = list(map(Path, paths))
-    for path in paths:
+    checked = list(map(Path, paths))
+    for path in checked:
         found = False
         for folder, files in walk_folders(path):
             if is_run(files):
@@ -116,7 +116,7 @@ def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> _F
     elif distributions and not evaluations:
         raise ValueError(
             "distributions can be drawn only of runs that kept their weights (their setting checkpoints is full or "
-            f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, paths))}"
+            f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, checked))}"
         )
     return _Folders(runs, list(evaluations))
 

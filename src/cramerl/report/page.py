@@ -11,7 +11,7 @@ from cramerl import plots
 from cramerl._pages import render
 from cramerl.claims import Claim
 from cramerl.evidence.summary import Summary
-from cramerl.report.claims_page import CheckedClaims
+from cramerl.report.claims_page import claims_context
 from cramerl.report.tables import Table, interval_text, settings_table
 
 GENERATOR = "cramerl report"
@@ -112,9 +112,8 @@ def to_markdown(
 def _render(
     template: str, sections: Sequence[Section], claims: Sequence[Claim], processes: Distributions, **more: str
 ) -> str:
-    checked = CheckedClaims(claims) if claims else None
     values = {"generator": GENERATOR, "how_to_read": _HOW_TO_READ, "sections": sections, "processes": processes}
-    return render("cramerl.report", template, checked=checked, **values, **more)
+    return render("cramerl.report", template, **values, **claims_context(claims), **more)
 
 
 def inline_svg(svg: str, prefix: str) -> str:

@@ -17,9 +17,7 @@ from cramerl.evidence.scores import ScoreGroup
 from cramerl.evidence.summary import Summary
 from cramerl.report.distributions import draw_distributions
 from cramerl.report.figures import Figure
-from cramerl.runs import agents
 from cramerl.runs.folder import load_group
-from cramerl.watch.play import Watched, record
 from cramerl.watch.recording import Recording, read_evaluation
 
 _SIGNED = ("s51", "u51")  # agents whose masses may be negative
@@ -89,7 +87,11 @@ def has_weights(folder: Path) -> bool:
 
 def play(curve: Curve, steps: int) -> Recording:
     """Play a few steps with a run's agent: always the same steps, because of seed 0 and no random actions."""
+    # Only playing needs JAX; a report of runs that kept no weights must not.
     import jax
+
+    from cramerl.runs.agents import load_agent
+    from cramerl.watch.play import Watched, record
 
     try:
         on_host = jax.default_device(jax.devices("cpu")[0])
@@ -97,7 +99,7 @@ def play(curve: Curve, steps: int) -> Recording:
         on_host = nullcontext()
     with on_host:
         lane = load_group(curve.source).configs.index(curve.config)
-        agent = agents.load_agent(curve.source, lane=lane)
+        agent = load_agent(curve.source, lane=lane)
         return record([Watched(curve.agent, curve.config, agent)], epsilon=0.0, max_steps=steps)
 
 

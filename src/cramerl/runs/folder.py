@@ -1,6 +1,6 @@
-"""What a run writes, and reading it back: settings, versions, metrics, timing.
+"""The folder of a run: settings, versions, metrics, timing, and reading them back.
 
-``metrics.jsonl`` holds nothing that depends on the clock, so two runs of the same settings on the same machine write
+``metrics.jsonl`` contains nothing that depends on the clock: two runs with the same settings on the same machine write
 the same bytes, interrupted or not. Speed and time go to ``timing.jsonl``.
 """
 
@@ -34,7 +34,7 @@ _LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "gymnax", "ale-py", "gymnasium"
 
 
 class RunFolder:
-    """The folder of one run.
+    """The folder of one run, or of one group of runs.
 
     Args:
         path: the folder.
@@ -87,12 +87,12 @@ class RunFolder:
         return read_object(self.path / SPEC, spec_from_json)
 
     def metrics(self) -> Iterator[dict[str, Any]]:
-        """The lines of ``metrics.jsonl``; a last line cut short by a crash is left out."""
+        """The lines of ``metrics.jsonl``, without a last line that a crash cut short."""
         return _lines(self.path / METRICS)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training into the same folder; a process that dies lets go by itself."""
+        """Keep other processes from training into the same folder. The lock ends with the process."""
         with (self.path / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,15 +109,15 @@ class RunFolder:
         step: int,
         lanes: list[dict[str, Any]],
         arrays: list[dict[str, np.ndarray]],
-        lost: Collection[int] = (),
+        diverged: Collection[int] = (),
     ) -> None:
-        """Write the shapes and each lane's norms of the final weights: enough to compare two runs.
+        """Write the shapes and norms of each run's final weights: enough to compare two runs.
 
-        Lanes that are lost have none: null.
+        The norms of a run that diverged are null.
         """
         shapes = {_plain(name): "x".join(map(str, array.shape)) for name, array in arrays[0].items()}
         norms = [
-            lane | {_plain(name): None if number in lost else _norm(array) for name, array in one.items()}
+            lane | {_plain(name): None if number in diverged else _norm(array) for name, array in one.items()}
             for number, (lane, one) in enumerate(zip(lanes, arrays, strict=True))
         ]
         write_json(self.path / WEIGHT_NORMS, {"step": step, "shapes": shapes, "norms": norms})
@@ -137,7 +137,7 @@ class RunFolder:
             return os.fstat(lines.fileno()).st_size
 
     def cut_metrics(self, size: int) -> None:
-        """Forget what was written after a checkpoint."""
+        """Remove the lines written after a checkpoint."""
         file = self.path / METRICS
         if self.metrics_size() < size:
             raise ValueError(f"{file} is shorter than the checkpoint says ({self.metrics_size()} < {size} bytes)")
@@ -146,18 +146,18 @@ class RunFolder:
 
 
 def read_object(file: Path, build: Callable[[dict[str, Any]], Any]) -> Any:
-    """What a JSON file says, built; every way it can be wrong is a sentence."""
+    """Build something from the object in a JSON file; ValueError names the file and what is wrong with it."""
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
-            raise ValueError(f"it must hold an object, got {type(values).__name__}")
+            raise ValueError(f"it must contain an object, got {type(values).__name__}")
         return build(values)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{file} cannot be used: {error}") from error
 
 
 def versions() -> dict[str, Any]:
-    """What the figures of a run depend on beside its settings."""
+    """What a run's results depend on besides its settings."""
     import jax
 
     found = {"cramerl": __version__, "python": platform.python_version(), "machine": platform.machine()}
@@ -176,7 +176,7 @@ def _plain(name: str) -> str:
 
 
 def _norm(array: np.ndarray) -> float | None:
-    """In seven digits; None where squares overflow, for JSON has no infinity."""
+    """The norm with seven digits; None where squares overflow, because JSON has no infinity."""
     norm = np.linalg.norm(array)
     return float(f"{norm:.7g}") if np.isfinite(norm) else None
 
@@ -199,7 +199,7 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
             except ValueError as error:
                 raise ValueError(f"{file} line {number} is not JSON: {error}") from error
             if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-                raise ValueError(f"{file} line {number} is no line of a log: it has no step")
+                raise ValueError(f"{file} line {number} is not a line of a log: it has no step")
             yield row
 
 

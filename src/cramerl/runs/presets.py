@@ -50,7 +50,7 @@ _MINATAR = {
     "optimiser_epsilon": 3.125e-5,
 }
 # Rates that did best over four games in results/minatar-rates, and u51 as in results/minatar-means; hl_gauss as c51.
-# tests/test_results.py chooses again.
+# tests/evidence/test_results.py repeats the choice.
 _MINATAR_AGENTS: dict[str, dict[str, Any]] = {
     "dqn": {"learning_rate": 1e-4},
     "c51": {"learning_rate": 3e-4},
@@ -59,7 +59,7 @@ _MINATAR_AGENTS: dict[str, dict[str, Any]] = {
     "qr": {"learning_rate": 3e-4},
     "hl_gauss": {"learning_rate": 3e-4},
 }
-# A point for each step of play: discounted by 0.99, up to 100. Its pictures have twelve times as many dots.
+# One point per step: returns discounted by 0.99 reach 100. Its observations have twelve times as many pixels.
 _PONG_MISC = {"v_min": 0.0, "v_max": 100.0, "network": "minatar_strided"}
 _CLASSIC = {
     "steps": 100_000,
@@ -108,7 +108,7 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
         name: one of `PRESETS`, or None for the one that fits the environment.
         agent: dqn, c51, s51, u51, qr or hl_gauss.
         env: see `TrainConfig.env`.
-        changes: settings to put in place of the preset's; one that means nothing to agent or environment is refused.
+        changes: settings that replace the preset's; one that the agent or the environment does not use is an error.
 
     Example:
         >>> preset("paper", "s51", "pong").learning_rate
@@ -166,7 +166,7 @@ def _settings(name: str, agent: str, env: str) -> dict[str, Any]:
         decay = {"exploration_final": 0.01, "exploration_decay_steps": 250_000}
         return {**_ATARI, **_ATARI_AGENTS[agent], **sticky, **decay, **dqn}
     if name == "dqn-nature":
-        # The target is renewed every 10,000 updates, which are 40,000 steps.
+        # The target network is copied every 10,000 updates, which are 40,000 steps.
         nature = {"network": "nature", "noop_max": 30, "target_period_steps": 40_000, "eval_epsilon": 0.05}
         dqn = _RMSPROP_NATURE if agent == "dqn" else {}
         return {**_ATARI, **_ATARI_AGENTS[agent], **nature, **dqn, "exploration_final": 0.1}

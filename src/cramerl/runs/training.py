@@ -205,7 +205,7 @@ class _Trainer:
             self.message = "there is no checkpoint yet: the run starts from the beginning"
             self.folder.cut_metrics(0)
             return False
-        self._require_same_settings(RunGroup.from_json(saved.info["settings"]))
+        require_same_settings(self.group, RunGroup.from_json(saved.info["settings"]), self.folder.path)
         longer = self.loop.schedule.blocks(self.config.steps) > saved.info["counters"]["block"]
         if longer and not saved.info["can_continue"]:
             raise ValueError(
@@ -221,23 +221,6 @@ class _Trainer:
         self._restored = True
         self.folder.cut_metrics(saved.info["metrics_bytes"])
         return True
-
-    def _require_same_settings(self, saved: RunGroup) -> None:
-        """A checkpoint continues with the settings it was made with, but for those that do not matter any more."""
-        pairs = list(zip(self.group.configs, saved.configs, strict=False))
-        for name, setting in SETTINGS.items():
-            for config, before in pairs:
-                now, then = getattr(config, name), getattr(before, name)
-                if setting.role not in _MAY_CHANGE and now != then:
-                    raise ValueError(
-                        f"{self.folder.path} has {name} = {now!r} in config.json, but its checkpoint was made with "
-                        f"{then!r}; restore the old value, or train a new run"
-                    )
-        if len(self.group) != len(saved):
-            raise ValueError(
-                f"{self.folder.path} has {len(self.group)} runs in config.json, but its checkpoint has {len(saved)}; "
-                "restore the old settings, or train a new group"
-            )
 
     def _run_to_boundary(self, stop: Callable[[], bool]) -> bool:
         """Run to the next log line or the end of the iteration; False if Ctrl-C came first."""
@@ -419,6 +402,23 @@ class _Trainer:
             status = Status(self.step, self.config.steps, per_step, speed, self._last_row, self.message)
             self.message = None
             self.on_progress(status)
+
+
+def require_same_settings(now: RunGroup, saved: RunGroup, folder: Path) -> None:
+    """Raise ValueError unless a checkpoint was made with these settings, except those a resumed run may change."""
+    if len(now) != len(saved):
+        raise ValueError(
+            f"{folder} has {len(now)} runs in config.json, but its checkpoint has {len(saved)}; restore the old "
+            "settings, or train a new group"
+        )
+    for config, before in zip(now.configs, saved.configs, strict=True):
+        for name, setting in SETTINGS.items():
+            value, old = getattr(config, name), getattr(before, name)
+            if setting.role not in _MAY_CHANGE and value != old:
+                raise ValueError(
+                    f"{folder} has {name} = {value!r} in config.json, but its checkpoint was made with {old!r}; "
+                    "restore the old value, or train a new run"
+                )
 
 
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:
