@@ -98,7 +98,8 @@ def _train_agents(options: argparse.Namespace) -> int:
         curves[agent] = {"steps": steps, "returns": returns, "score": score.mean if score.episodes else None}
         print(f"  {agent:<5} mean return in the last fifth {score.mean:6.2f}   {run.folder}", flush=True)
     figure, ax = plots.new_figure(1, height=4.0)
-    plots.draw_curves(ax, *([one[name] for one in curves.values()] for name in ("steps", "returns")), curves)
+    steps, returns = ([curve[name] for curve in curves.values()] for name in ("steps", "returns"))
+    plots.draw_curves(ax, steps, returns, curves)
     ax.set_title("MinAtar Breakout, one seed each")
     print(f"wrote {_files.write_json(options.out / 'curves.json', curves)}")
     print(f"wrote {plots.save(figure, options.out / 'curves.png')}")
