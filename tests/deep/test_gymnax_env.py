@@ -250,8 +250,3 @@ def test_environments_by_name():
 def test_unknown_names(name, sentence):
     with pytest.raises(ValueError, match=sentence):
         build.make_envs(TrainConfig(env=name), 1)
-
-
-def test_a_jax_program_is_needed_for_lanes():
-    with pytest.raises(ValueError, match=r"^lanes are for .* JAX programs, gym:CartPole-v1 is none; got 2$"):
-        build.make_loop(TrainConfig(env="gym:CartPole-v1", lanes=2))

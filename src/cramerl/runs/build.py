@@ -28,7 +28,7 @@ _REPLAY_FRACTION = 0.6  # of an accelerator's memory that the replay's frames ma
 
 
 def env_family(name: str) -> str:
-    """The family of an environment, by its name: native (gymnax), atari or gymnasium; ``gym:NAME`` is always the last."""
+    """The family of an environment, by its name: native (gymnax), atari or gymnasium (always for ``gym:NAME``)."""
     if name.startswith("gym:"):
         return "gymnasium"
     if is_gymnax(name):

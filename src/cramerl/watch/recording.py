@@ -231,12 +231,12 @@ def realised_returns(rewards: np.ndarray, terminated: np.ndarray, cut: np.ndarra
 
 
 def is_evaluation(folder: str | Path) -> bool:
-    """Whether `cramerl evaluate` wrote the folder."""
+    """Whether ``cramerl evaluate`` wrote the folder."""
     return (Path(folder) / EVALUATION).is_file()
 
 
 def read_evaluation(folder: str | Path) -> Recording:
-    """The states that `cramerl evaluate` evaluated as a recording, in the order of their numbers."""
+    """The states that ``cramerl evaluate`` evaluated as a recording, in the order of their numbers."""
     return read_object(Path(folder) / EVALUATION, lambda values: _evaluated(values, Path(folder).resolve().name))
 
 
