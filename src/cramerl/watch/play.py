@@ -150,10 +150,11 @@ def record(
     """
     player = Player(watched, epsilon=epsilon, seed=seed)
     steps: list[PlayedStep] = []
-    tape = None
+    tape: Tape | None = None
     try:
         for step in player.steps():
-            tape = tape or Tape(step.picture.shape)
+            if tape is None:
+                tape = Tape(step.picture.shape)
             tape.append(step.picture)
             steps.append(step._replace(picture=np.zeros(0, np.uint8)))  # the tape holds it in less memory
             if len(steps) % 100 == 0:
