@@ -66,7 +66,7 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
     loop.take_totals()
     compiled = time.perf_counter() - started
     loop.seconds = dict.fromkeys(loop.seconds, 0.0)
-    loop.watch_time = True
+    loop.time_learner = True
     blocks, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         loop.advance(2)

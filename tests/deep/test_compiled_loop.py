@@ -18,7 +18,7 @@ from cramerl.deep.schedule import Schedule
 FIRST, LAST, TERMINATED = 1, 2, 4
 WEIGHTS, START, ACT, STEP, SAMPLE = range(5)  # the streams' numbers are part of what a checkpoint means
 
-pytestmark = pytest.mark.usefixtures("cache", "lenient_jax")
+pytestmark = pytest.mark.usefixtures("lenient_jax")
 
 
 def stream(seed, number, index=0):

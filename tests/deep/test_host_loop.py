@@ -16,7 +16,7 @@ from cramerl.deep.schedule import Schedule
 from cramerl.runs import build
 from cramerl.runs.presets import preset
 
-pytestmark = pytest.mark.usefixtures("cache", "whole_process_lenient")
+pytestmark = pytest.mark.usefixtures("whole_process_lenient")
 CONFIG = preset("smoke", "s51", "pong", network="mlp", hidden_units=(4,), num_atoms=5, num_envs=4, batch_size=4)
 SCHEDULE = Schedule(
     num_envs=4, update_period_steps=1, batch_size=4, min_replay_steps=40, replay_steps=200, target_period_steps=24
@@ -112,9 +112,9 @@ def test_groups_go_on_from_the_middle_of_an_iteration(thread):
 def test_updates_are_shared_among_groups():
     loop = make(2, thread=False)
     loop._updates_per_call = 1
-    assert [list(loop._share(group)) for group in loop.groups] == [[0, 1], [2, 3]]
+    assert [list(loop._updates_after(group)) for group in loop.groups] == [[0, 1], [2, 3]]
     loop._updates_per_call = 4
-    assert [list(loop._share(group)) for group in loop.groups] == [[], [0]]
+    assert [list(loop._updates_after(group)) for group in loop.groups] == [[], [0]]
     loop.close()
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from study_runs import change_config, write_rows, write_run
 
+from cramerl.deep.envs.names import game_name
 from cramerl.evidence.curves import area_under_curve, common_steps, final_score, on_grid, read_curves
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
 from cramerl.evidence.protocols import Protocol
-from cramerl.evidence.published import ANCHORS, anchors_for, atari_game
+from cramerl.evidence.published import ANCHORS, anchors_for
 from cramerl.evidence.scores import summarise
 from cramerl.runs.presets import preset
 
@@ -370,4 +371,4 @@ def test_published_scores_are_those_of_the_table():
     assert by["pong", "c51", "Dopamine TF"].nearest(80e6) == 100
     assert by["space_invaders", "c51", "Dopamine TF"].scores[by["pong", "c51", "Dopamine TF"].nearest(1e7)] == 686
     assert by["pong", "c51", "Dopamine TF"].protocol == "sticky actions (0.25)"
-    assert [atari_game(env) for env in ("ALE/SpaceInvaders-v5", "seaquest")] == ["space_invaders", "seaquest"]
+    assert [game_name(env) for env in ("ALE/SpaceInvaders-v5", "seaquest")] == ["space_invaders", "seaquest"]

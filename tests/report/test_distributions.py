@@ -38,7 +38,7 @@ def run(*arguments):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, cache):
+def trained(tmp_path_factory):
     """Runs with weights, and what the first training said: s51; u51 with two lanes; qr."""
     root = tmp_path_factory.mktemp("trained") / "runs"
     said = {}

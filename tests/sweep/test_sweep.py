@@ -916,7 +916,7 @@ def test_killed_stopped_and_gone_on_with_is_as_if_nothing_had_happened(sweep_com
         ([], "the following arguments are required: --agents, --envs, --seeds"),
         (["--agents", "s52"], "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got 's52'"),
         (["--agents", "s51,"], "agents must be names with commas between, got 's51,'"),
-        (["--envs", "ALE/Pnog-v5"], "near it: 'pong'"),
+        (["--envs", "ALE/Pnog-v5"], "did you mean 'pong'"),
         (["--seeds", "9-0"], "such as 0-9 or 0,2,5-7, got '9-0'"),
         (["--preset", "fast"], "preset must be one of paper, icml"),
         (["--network", "minatar,mlp"], "network 'minatar' needs pictures"),  # whichever cannot be built

@@ -53,7 +53,7 @@ def refused(*arguments) -> str:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, cache):
+def runs(tmp_path_factory):
     """Two agents that learned the same game a little, and one that learned another."""
     folder = tmp_path_factory.mktemp("runs")
     for name, agent, env, *more in (

@@ -44,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
     agent = agents.load_agent(options.folder, lane=options.lane)
     envs = build.make_envs(config, min(options.episodes, 16))
     try:
-        watch = _counter(options.episodes)
+        count = _counter(options.episodes)
         played = play_episodes(
-            agent, envs, options.episodes, epsilon=options.epsilon, seed=options.seed, watch=lambda *step: watch(step)
+            agent, envs, options.episodes, epsilon=options.epsilon, seed=options.seed, on_step=lambda *step: count(step)
         )
     finally:
         envs.close()

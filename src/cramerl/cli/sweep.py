@@ -261,10 +261,10 @@ def _plan(sweep: Sweep, out: Path, kept: Collection[str] = ()) -> Plan:
 
     # This process only plans: the accelerator is for the runs.
     jax.config.update("jax_platforms", "cpu")
-    from cramerl.runs.build import env_family
+    from cramerl.deep.envs.names import env_family
     from cramerl.sweep.folder import make_plan
 
-    return make_plan(sweep, out, lambda env: env_family(env) == "native", kept)
+    return make_plan(sweep, out, lambda env: env_family(env) == "gymnax", kept)
 
 
 def _require_buildable(plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""An agent that has learned: what it thinks of an observation, what it does, and episodes of it playing."""
+"""A trained agent: what it predicts for an observation, how it acts, and episodes it plays."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Agent:
 
     Attributes:
         head: what the outputs mean.
-        network: outputs from observations.
+        network: from observations to outputs.
         params: weights.
-        spec: of the environment it was trained for.
+        spec: the environment it was trained in.
     """
 
     head: Head
@@ -36,7 +36,7 @@ class Agent:
         return f"Agent({type(self.head).__name__} on {self.spec.name}, {self.spec.num_actions} actions)"
 
     def outputs(self, observations: Any) -> np.ndarray:
-        """What the network returns, (N, A, O), for observations ``(N, *spec.observation_shape)``."""
+        """Outputs of the network (N, A, O) for observations ``(N, *spec.observation_shape)``."""
         return np.asarray(self._compiled[0](self.params, self._checked(observations)))
 
     def values(self, observations: Any) -> np.ndarray:
@@ -44,7 +44,7 @@ class Agent:
         return np.asarray(self.head.values(jnp.asarray(self.outputs(observations))))
 
     def distributions(self, observations: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Atoms and masses (N, A, K) of the distribution of the return of each action."""
+        """Atoms and masses (N, A, K) of the return distribution of each action."""
         atoms, masses = self.head.distribution(jnp.asarray(self.outputs(observations)))
         return np.asarray(atoms), np.asarray(masses)
 
@@ -83,19 +83,19 @@ def play_episodes(
     *,
     epsilon: float = 0.0,
     seed: int = 0,
-    watch: Callable[[np.ndarray, np.ndarray, Step], None] | None = None,
+    on_step: Callable[[np.ndarray, np.ndarray, Step], None] | None = None,
 ) -> list[Episode]:
     """Play whole episodes.
 
-    How many each environment plays is fixed beforehand, so that short episodes are not counted more often than long.
+    Each environment plays a fixed number of episodes: the first to finish would more often be short ones.
 
     Args:
-        agent: who plays.
-        envs: where.
-        episodes: how many.
-        epsilon: share of random actions.
-        seed: of the environments and the random actions.
-        watch: called after each step with observations, actions and what the environments returned.
+        agent: the player.
+        envs: where it plays.
+        episodes: how many in total.
+        epsilon: probability of a random action.
+        seed: for the environments and the random actions.
+        on_step: called after each step with observations, actions and what the environments returned.
     """
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
     frames = envs.reset(seed)
@@ -110,8 +110,8 @@ def play_episodes(
         explore = rng.random(envs.num_envs) < epsilon
         actions = np.where(explore, random, agent.act(observations)).astype(np.int32)
         step = envs.step(actions)
-        if watch is not None:
-            watch(observations, actions, step)
+        if on_step is not None:
+            on_step(observations, actions, step)
         scores += step.rewards
         lengths += ~(step.first & ~step.terminated)
         for i in np.flatnonzero(step.ended):

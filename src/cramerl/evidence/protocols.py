@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from cramerl.runs.presets import default_preset
+from cramerl.deep.envs.names import env_family, is_minatar
 
 ScoreKind = Literal["training", "evaluation"]
 # Settings a protocol speaks of; they set no variants of an agent apart.
@@ -116,8 +116,7 @@ class Protocol:
 
 def family_of(env: str, frames_per_step: float | None = None) -> str:
     """Atari (by its four frames a step where that is known, else by its name), MinAtar or other."""
-    fits = default_preset(env)
-    if fits == "minatar":
+    if is_minatar(env):
         return "MinAtar"
-    atari = fits == "paper" if frames_per_step is None else frames_per_step == 4
+    atari = env_family(env) == "atari" if frames_per_step is None else frames_per_step == 4
     return "Atari" if atari else "other"

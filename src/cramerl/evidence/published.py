@@ -6,7 +6,6 @@ agents are compared inside one code only.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 # Random and human play, scores of evaluation with no-op starts (Wang et al. 2016; DQN Zoo's atari_data).
@@ -98,17 +97,6 @@ def _all() -> tuple[Anchor, ...]:
 ANCHORS = _all()
 
 
-def atari_game(env: str) -> str:
-    """The game an Atari name stands for, in snake case.
-
-    Example:
-        >>> atari_game("ALE/SpaceInvaders-v5"), atari_game("PongNoFrameskip-v4"), atari_game("pong")
-        ('space_invaders', 'pong', 'pong')
-    """
-    name = env.removeprefix("ALE/").removesuffix("-v5").removesuffix("NoFrameskip-v4")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def anchors_for(game: str) -> list[Anchor]:
-    """What was published of a game (in snake case)."""
+def anchors_for(game: str | None) -> list[Anchor]:
+    """What was published of a game, which `game_name` gives in snake case."""
     return [one for one in ANCHORS if one.game == game]

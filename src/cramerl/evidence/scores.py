@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cramerl.deep.envs.names import game_name
 from cramerl.evidence.curves import Curve, Study, area_under_curve, common_steps, final_score, require_one_protocol
 from cramerl.evidence.protocols import Protocol
-from cramerl.evidence.published import RANDOM_HUMAN, atari_game
+from cramerl.evidence.published import RANDOM_HUMAN
 from cramerl.evidence.statistics import normalise
 from cramerl.runs.config import AGENTS, TrainConfig
 
@@ -205,10 +206,10 @@ def normalised(summary: Summary) -> tuple[Normalised | None, list[str]]:
     games, words, notes = list(summary.games), "", []
     if not summary.mixed and len({one for env in games for one in summary.protocols[env]}) > 1:
         return None, ["There are no aggregates: games were played under different protocols (see --mix-protocols)."]
-    human = summary.family == "Atari" and all(atari_game(env) in RANDOM_HUMAN for env in games)
+    human = summary.family == "Atari" and all(game_name(env) in RANDOM_HUMAN for env in games)
     if human:
         words = "human-normalised: 0 is random play, 1 a human tester, both measured with no-op starts"
-        scale = {env: RANDOM_HUMAN[atari_game(env)] for env in games}
+        scale = {env: RANDOM_HUMAN[game_name(env) or env] for env in games}
     else:
         scale, words, notes = _reference_scale(summary)
         games = list(scale)

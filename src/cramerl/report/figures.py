@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl import plots
+from cramerl.deep.envs.names import game_name
 from cramerl.evidence.curves import on_grid
-from cramerl.evidence.published import Anchor, anchors_for, atari_game
+from cramerl.evidence.published import Anchor, anchors_for
 from cramerl.evidence.scores import Cell, Normalised, Series, Summary
 from cramerl.evidence.statistics import bootstrap_interval, mean_band, performance_profile
 from cramerl.report.hover import Panel, Trace
@@ -145,7 +146,7 @@ def _references(ax: Any, summary: Summary, env: str) -> list[tuple[Anchor, int]]
     """Published levels of the agents in a panel, at the nearest number of frames, with or without sticky actions."""
     agents = {series.agent for series, game in summary.cells if game == env}
     sticky = {protocol.sticky > 0 for protocol in summary.protocols[env]}
-    published = [one for one in anchors_for(atari_game(env)) if one.agent in agents and one.sticky in sticky]
+    published = [one for one in anchors_for(game_name(env)) if one.agent in agents and one.sticky in sticky]
     found = [(one, one.nearest(4 * summary.steps[env])) for one in published]
     low, high = ax.get_ylim()
     top = high + 0.5 * (high - low)  # further away a level would press the curves flat

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cramerl.deep.envs.names import game_name
 from cramerl.evidence.curves import Curve, last_rows
-from cramerl.evidence.published import anchors_for, atari_game
+from cramerl.evidence.published import anchors_for
 from cramerl.evidence.scores import Cell, Normalised, Series, Summary
 from cramerl.evidence.statistics import Interval, bootstrap_interval
 from cramerl.runs.lanes import MUCH_CLIPPED
@@ -285,7 +286,7 @@ def _published(summary: Summary) -> Table:
     millions = (10, 20, 25, 40, 50, 100, 200)
     rows = []
     for env in summary.games:
-        for one in anchors_for(atari_game(env)):
+        for one in anchors_for(game_name(env)):
             scores = [number(one.scores[at]) if at in one.scores else "" for at in millions]
             rows.append([env, one.agent, one.source, one.protocol, *scores])
     note = (

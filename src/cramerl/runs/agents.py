@@ -32,15 +32,21 @@ def load_agent(path: str | Path, *, lane: int = 0) -> Agent:
         >>> agent = load_agent("runs/my-run")  # doctest: +SKIP
         >>> atoms, masses = agent.distributions(observations)  # doctest: +SKIP
     """
+    import jax
+
+    from cramerl.deep.trees import unflatten
+
     config, spec, weights = _read(Path(path), lane)
-    learner = build.make_learner(config, spec)
-    return build.make_agent(config, spec, _nested(weights, _shapes(learner.network), str(path)))
+    shapes = jax.eval_shape(build.make_learner(config, spec).network.init, jax.random.key(0))
+    return build.make_agent(config, spec, unflatten(shapes, weights, f"weights of {path}"))
 
 
 def read_weights(path: str | Path, like: Any) -> Any:
     """Weights of a run (its first lane) or an export for a network with parameters ``like``."""
+    from cramerl.deep.trees import unflatten
+
     _, _, weights = _read(Path(path), 0)
-    return _nested(weights, like, str(path))
+    return unflatten(like, weights, f"weights of {path}")
 
 
 def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Path]:
@@ -80,6 +86,7 @@ def _read(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.nda
 
 def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
     from cramerl.deep.checkpoint import CheckpointStore
+    from cramerl.deep.trees import weights_of
 
     folder = RunFolder.open(path)
     config, lanes = folder.config, folder.config.lane_settings
@@ -95,7 +102,7 @@ def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np
     if lane in lost:
         left = named_lanes(lanes, [number for number in range(len(lanes)) if number not in lost])
         raise ValueError(f"lane must be one of {left} in {path}, got {lane}, which was lost: its loss was not finite")
-    weights = {_dotted(name): array for name, array in saved.arrays.items() if _is_weight(name)}
+    weights = weights_of(saved.arrays)
     if len(lanes) > 1:
         weights = {name: np.ascontiguousarray(array[lane]) for name, array in weights.items()}
     return config.single_runs()[lane], folder.spec, weights
@@ -115,31 +122,6 @@ def _read_export(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray
         return TrainConfig.from_json(config), spec_from_json(environment), weights
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} cannot be used: {error}") from error
-
-
-def _is_weight(name: str) -> bool:
-    """Whether a checkpoint's array is a weight: ``params`` itself, in full checkpoints and in those of weights only."""
-    return ".params[" in name or name.startswith("['")
-
-
-def _dotted(name: str) -> str:
-    """``[0].learner.params['conv1']['bias']`` -> ``conv1.bias``."""
-    return ".".join(part.strip("[]'") for part in name[name.index("['") :].split("]["))
-
-
-def _shapes(network: Any) -> Any:
-    import jax
-
-    return jax.eval_shape(network.init, jax.random.key(0))
-
-
-def _nested(weights: dict[str, np.ndarray], like: Any, what: str) -> Any:
-    import jax
-
-    from cramerl.deep.trees import flatten, unflatten
-
-    names = {_dotted(name): name for name in flatten(jax.tree.map(lambda x: np.zeros(0), like))}
-    return unflatten(like, {names.get(name, name): array for name, array in weights.items()}, f"weights of {what}")
 
 
 def _result(run: Path, config: TrainConfig) -> str:

@@ -2,70 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cramerl.deep.envs.names import env_family
 from cramerl.runs.config import TrainConfig
 
 if TYPE_CHECKING:
     from cramerl.deep.agent import Agent
     from cramerl.deep.envs.base import EnvSpec, HostEnvs
-    from cramerl.deep.host_loop import HostLoop
     from cramerl.deep.learner import Learner
-    from cramerl.deep.compiled_loop import CompiledLoop
+    from cramerl.deep.loop import Loop
 
 _DEVICE_SHARE = 0.6  # of an accelerator's memory that the frames of a replay may take
 
 
-def env_family(name: str) -> str:
-    """The family of an environment's name: native (gymnax), atari or gymnasium; ``gym:NAME`` is always the last."""
-    from cramerl.deep.envs.gymnax import is_gymnax
-
-    if name.startswith("gym:"):
-        return "gymnasium"
-    if is_gymnax(name):
-        return "native"
-    from cramerl.deep.envs.atari import game_name
-
-    # A bare word is meant as a game: if it is none, the sentence that names similar ones is the useful one.
-    return "atari" if re.fullmatch(r"ALE/.*|\w+", name) or game_name(name) else "gymnasium"
-
-
 def make_envs(config: TrainConfig, num_envs: int, skip: int = 0) -> HostEnvs:
-    """Environments to step from Python, of any family; ``skip`` of the same run (Atari) come before them."""
-    family = env_family(config.env)
-    if family == "native":
-        from cramerl.deep.envs.gymnax import GymnaxOnHost
+    """Environments of a run that are stepped from Python; ``skip`` of the same run come before them."""
+    from cramerl.deep.envs import make
 
-        return GymnaxOnHost(make_gymnax_env(config), num_envs)
-    if family == "atari":
-        from cramerl.deep.envs.atari import AtariEnvs
-
-        return AtariEnvs(
-            config.env,
-            num_envs,
-            sticky=config.sticky,
-            life_loss_ends=config.life_loss_ends,
-            max_episode_frames=4 * config.max_episode_steps or 108_000,
-            noop_max=config.noop_max,
-            fire_reset=config.fire_reset,
-            full_action_space=config.full_action_space,
-            skip=skip,
-        )
-    from cramerl.deep.envs.gymnasium import GymnasiumEnvs
-
-    name = config.env.removeprefix("gym:")
-    return GymnasiumEnvs(name, num_envs, max_episode_steps=config.max_episode_steps or None)
-
-
-def make_gymnax_env(config: TrainConfig) -> Any:
-    """One environment as a JAX program."""
-    from cramerl.deep.envs.gymnax import GymnaxEnv
-
-    return GymnaxEnv(config.env, config.max_episode_steps or None)
+    options = {field.name: getattr(config, field.name) for field in dataclasses.fields(make.EnvOptions)}
+    return make.make_envs(make.EnvOptions(**options), num_envs, skip)
 
 
 def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
@@ -120,7 +80,7 @@ def network_name(config: TrainConfig, spec: EnvSpec) -> str:
     return "minatar" if len(spec.observation_shape) == 3 else "mlp"
 
 
-def make_loop(config: TrainConfig) -> CompiledLoop | HostLoop:
+def make_loop(config: TrainConfig) -> Loop:
     """The loop that trains, with its environments."""
     from cramerl.deep.schedule import Schedule
 
@@ -137,10 +97,11 @@ def make_loop(config: TrainConfig) -> CompiledLoop | HostLoop:
         n_step=config.n_step,
         clip_rewards=config.clip_rewards,
     )
-    if env_family(config.env) == "native":
+    if env_family(config.env) == "gymnax":
         from cramerl.deep.compiled_loop import CompiledLoop
+        from cramerl.deep.envs.gymnax import GymnaxEnv
 
-        env, lanes = make_gymnax_env(config), config.lane_settings
+        env, lanes = GymnaxEnv(config.env, config.max_episode_steps or None), config.lane_settings
         return CompiledLoop(
             env,
             make_learner(config, env.spec),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from cramerl.runs.config import TrainConfig
 from cramerl.runs.stop_signals import stop_on_interrupt
 from cramerl.runs.lanes import DIVERGED, clipped_words, log_line, diverged_words, not_finite
 from cramerl.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from cramerl.deep.loop import Loop
 
 
 class Diverged(ValueError):  # noqa: N818 - read as `except Diverged`
@@ -132,7 +135,7 @@ def resume(run: str | Path, steps: int | None = None, *, on_progress: OnProgress
 class _Trainer:
     """One run of a loop into a folder."""
 
-    def __init__(self, config: TrainConfig, folder: RunFolder, loop: Any, on_progress: OnProgress | None):
+    def __init__(self, config: TrainConfig, folder: RunFolder, loop: Loop, on_progress: OnProgress | None):
         from cramerl.deep import checkpoint, trees
 
         self._trees = trees
@@ -339,7 +342,7 @@ class _Trainer:
             "metrics_bytes": self.folder.metrics_size(settle=True),
         }
         if self.config.checkpoints == "weights":
-            self.store.save(info, self._trees.flatten(self.loop.all_params))
+            self.store.save(info, self._trees.flatten({"params": self.loop.all_params}))
         else:
             row, capacity = self.loop.row, self.loop.schedule.replay_rows
             live = (max(0, row - capacity), row)
@@ -393,16 +396,16 @@ def _require_same(config: dict[str, Any], saved: dict[str, Any], folder: Path) -
 
 
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:
-    kind = {"native": "gymnax", "atari": "Atari", "gymnasium": "Gymnasium"}[family]
+    kind = {"gymnax": "gymnax", "atari": "Atari", "gymnasium": "Gymnasium"}[family]
     size = f"{config.steps:,} steps, {config.num_envs} environments"
-    if family != "native":  # no longer episode can end
+    if family != "gymnax":  # no longer episode can end
         size += f" that begin anew every {config.iteration_steps // config.num_envs:,} steps"
     return (
         f"{config.agent} on {config.env} ({kind}, preset {config.preset or 'none'}): {size}, into {folder}; compiling"
     )
 
 
-def _set_weights(loop: Any, config: TrainConfig) -> None:
+def _set_weights(loop: Loop, config: TrainConfig) -> None:
     from cramerl.runs.agents import read_weights
 
     loop.set_params(read_weights(config.initial_weights, loop.params))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cramerl.deep.envs.names import game_name
 from cramerl.runs import agents, build
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.folder import load_config
@@ -275,11 +276,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _game(config: TrainConfig) -> str:
-    if build.env_family(config.env) == "atari":
-        from cramerl.deep.envs.atari import game_name
-
-        return game_name(config.env) or config.env
-    return config.env
+    return game_name(config.env) or config.env
 
 
 def _require_same_game(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cramerl.deep.envs.names import game_name
+
 if TYPE_CHECKING:
     from cramerl.deep.envs.base import EnvSpec
     from cramerl.runs.config import TrainConfig
@@ -178,8 +180,6 @@ class AtariScreen(Screen):
         from ale_py.vector_env import AtariVectorEnv
         from gymnasium.vector import AutoresetMode
 
-        from cramerl.deep.envs.atari import game_name
-
         self.size = (210, 160)
         self.legend, self.caption = [], "the game's screen; the agent sees it in gray, 84 x 84"
         self._codes = np.full(1 << 24, -1, np.int16)
@@ -259,8 +259,6 @@ def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:
     if spec.family == "atari":
         from ale_py import Action, ALEInterface, LoggerMode, roms
 
-        from cramerl.deep.envs.atari import game_name
-
         if config.full_action_space:
             return [_words(action) for action in Action.__members__][: spec.num_actions]
         ALEInterface.setLoggerMode(LoggerMode.Error)
@@ -271,9 +269,9 @@ def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:
     if spec.name.removeprefix("gym:") in ("CartPole-v0", "CartPole-v1"):
         return list(_CART_ACTIONS)
     if spec.name.endswith("-MinAtar"):
-        from cramerl.runs.build import make_gymnax_env
+        from cramerl.deep.envs.gymnax import GymnaxEnv
 
-        chosen = getattr(make_gymnax_env(config)._env, "action_set", ())
+        chosen = getattr(GymnaxEnv(config.env)._env, "action_set", ())
         names = [_MINATAR_ACTIONS[int(i)] for i in chosen]
         return names if len(names) == spec.num_actions else numbered
     return numbered
