@@ -74,15 +74,16 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
     loop.take_totals()
     total = time.perf_counter() - began
     rate = blocks * loop.schedule.steps_per_block / total
+    program = loop._program
     drawn = jax.jit(replays.part_of, static_argnums=2)(
-        loop._draw(loop.replay, np.int32(loop.block), np.int32(loop.row)), 0, loop._updates_per_call
+        program.draw(loop._key, loop.replay, np.int32(loop.block), np.int32(loop.row)), 0, program.updates_per_call
     )
     batches = jax.jit(replays.read_batch)(loop.replay, drawn)
     state, nothing = loop.state, loop._learned
-    state, _ = jax.block_until_ready(loop._update(state, batches, nothing, np.int32(loop.block)))  # compiled here
+    state, _ = jax.block_until_ready(program.learn(state, batches, nothing, np.int32(loop.block)))  # compiled here
     calls, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds / 2:
-        state, _ = loop._update(state, batches, nothing, np.int32(loop.block))
+        state, _ = program.learn(state, batches, nothing, np.int32(loop.block))
         jax.block_until_ready(state)
         calls += 1
     alone = calls * loop.schedule.steps_per_block / (time.perf_counter() - began)

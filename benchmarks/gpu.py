@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cramerl.deep.envs.base import EnvSpec
-from cramerl.deep.host_loop import compiler_options
+from cramerl.deep.host_program import compiler_options
 from cramerl.deep.learner import Learner
 from cramerl.deep.networks import make_network
 from cramerl.deep.replay import Batch

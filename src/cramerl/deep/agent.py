@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -37,7 +37,7 @@ class Agent:
 
     def outputs(self, observations: Any) -> np.ndarray:
         """Outputs of the network (N, A, O) for observations ``(N, *spec.observation_shape)``."""
-        return np.asarray(self._compiled[0](self.params, self._checked(observations)))
+        return np.asarray(_outputs(self.network, self.params, self._checked(observations)))
 
     def values(self, observations: Any) -> np.ndarray:
         """Mean return of each action, (N, A)."""
@@ -50,7 +50,7 @@ class Agent:
 
     def act(self, observations: Any) -> np.ndarray:
         """The best actions, (N,) int32."""
-        return np.asarray(self._compiled[1](self.params, self._checked(observations)))
+        return np.asarray(_greedy(self.head, self.network, self.params, self._checked(observations)))
 
     def _checked(self, observations: Any) -> np.ndarray:
         observations = np.asarray(observations)
@@ -61,12 +61,16 @@ class Agent:
             )
         return observations
 
-    @cached_property
-    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        def greedy(params: Params, observations: Any) -> Any:
-            return jnp.argmax(self.head.values(self.network.apply(params, observations)), axis=-1).astype(jnp.int32)
 
-        return jax.jit(self.network.apply), jax.jit(greedy)
+# Compiled once for all agents with an equal head and network, whatever their weights.
+@partial(jax.jit, static_argnums=0)
+def _outputs(network: Network, params: Params, observations: Any) -> Any:
+    return network.apply(params, observations)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _greedy(head: Head, network: Network, params: Params, observations: Any) -> Any:
+    return jnp.argmax(head.values(network.apply(params, observations)), axis=-1).astype(jnp.int32)
 
 
 class Episode(NamedTuple):

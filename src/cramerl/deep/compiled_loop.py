@@ -6,7 +6,7 @@ A lane is one run with its own seed, weights, replay and environments. Several l
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -51,6 +51,102 @@ class Lane(NamedTuple):
     episode_length: Array
 
 
+class CompiledProgram:
+    """The compiled functions of a `CompiledLoop`, which depend on these arguments only: see `compiled_program`."""
+
+    def __init__(self, env: GymnaxEnv, learner: Learner, schedule: Schedule, *, many: bool):
+        self.env, self.learner, self.schedule, self._many = env, learner, schedule, many
+        self.start = jax.jit(self.each(self._start))
+        # The lanes are donated: the program writes to the replay in place instead of copying it.
+        self.run = jax.jit(self._blocks, static_argnames="learning", donate_argnums=0)
+
+    def each(self, function: Any, in_axes: Any = 0) -> Any:
+        """The function for all lanes. One lane has no axis: its program is that of a single run."""
+        return jax.vmap(function, in_axes=in_axes) if self._many else function
+
+    def _start(self, key: Array) -> Lane:
+        num_envs, spec = self.schedule.num_envs, self.env.spec
+        env, frames = jax.vmap(self.env.reset)(jax.random.split(stream(key, Stream.START), num_envs))
+        no = jnp.zeros(num_envs, dtype=bool)
+        return Lane(
+            learner=self.learner.init(stream(key, Stream.WEIGHTS)),
+            replay=replays.empty_replay(self.schedule.replay_rows, num_envs, spec.frame_shape, spec.frame_dtype),
+            env=env,
+            frames=frames,
+            first=~no,
+            last=no,
+            episode_return=jnp.zeros(num_envs, dtype=jnp.float32),
+            episode_length=jnp.zeros(num_envs, dtype=jnp.int32),
+        )
+
+    def _blocks(
+        self, lanes: Lane, totals: BlockTotals, keys: Array, start: Array, stop: Array, *, learning: bool
+    ) -> tuple[Lane, BlockTotals]:
+        # Where a segment starts and stops are arguments, so one program runs segments of every length.
+        one = self.each(partial(self._block, learning=learning), in_axes=(0, 0, None))
+
+        def body(block: Array, carry: tuple[Lane, BlockTotals]) -> tuple[Lane, BlockTotals]:
+            lanes, part = one(carry[0], keys, block)
+            return lanes, add(carry[1], part)
+
+        return jax.lax.fori_loop(start, stop, body, (lanes, totals))
+
+    def _block(self, lane: Lane, key: Array, block: Array, *, learning: bool) -> tuple[Lane, BlockTotals]:
+        rows = self.schedule.rows_per_block
+        first_row, params, totals = block * rows, lane.learner.params, no_totals()
+
+        def play(i: Array | int, carry: tuple[Lane, BlockTotals]) -> tuple[Lane, BlockTotals]:
+            lane, part = self._play(carry[0], params, key, first_row + i)
+            return lane, add(carry[1], part)
+
+        # Playing comes first because it writes to the ring: if learning read it first, XLA would copy the ring.
+        if rows <= _MOST_UNROLLED:
+            for i in range(rows):
+                lane, totals = play(i, (lane, totals))
+        else:
+            lane, totals = jax.lax.fori_loop(0, rows, play, (lane, totals))
+        if learning:
+            lane, info = self._learn(lane, key, block)
+            totals = add(totals, learned(info, self.schedule.updates_before(block)))
+        return lane, totals
+
+    def _learn(self, lane: Lane, key: Array, block: Array) -> tuple[Lane, LearnInfo]:
+        rows, updates = self.schedule.rows_per_block, self.schedule.updates_per_block
+        # The rows just played are not drawn: a block learns from the replay as it was when the block began.
+        drawn = replays.draw_block(key, lane.replay, block, block * rows, self.schedule, stack=1, newer_rows=rows)
+        batches = replays.read_batch(lane.replay, drawn)
+        learner, info = self.learner.learn(lane.learner, batches, unroll=updates <= _MOST_UNROLLED)
+        return lane._replace(learner=learner), info
+
+    def _play(self, lane: Lane, params: Any, key: Array, row: Array) -> tuple[Lane, BlockTotals]:
+        """One row: a step of every environment."""
+        schedule, num_envs = self.schedule, self.schedule.num_envs
+        step_keys = jax.random.split(stream(key, Stream.STEP, row), num_envs)
+        replay = replays.begin_row(lane.replay, row, lane.frames, lane.first, lane.last)
+        epsilon = schedule.exploration(row * num_envs)
+        actions = self.learner.act(params, lane.frames, epsilon, stream(key, Stream.ACT, row))
+        env, step = jax.vmap(self.env.step)(step_keys, lane.env, actions)
+        rewards = schedule.learner_rewards(step.rewards)
+        replay = replays.finish_row(replay, row, actions, rewards, step.terminated)
+        returns = lane.episode_return + step.rewards
+        lengths = lane.episode_length + (~step.first).astype(jnp.int32)
+        lane = Lane(
+            learner=lane.learner,
+            replay=replay,
+            env=env,
+            frames=step.frames,
+            first=step.first,
+            last=step.ended,
+            episode_return=jnp.where(step.ended, 0.0, returns),
+            episode_length=jnp.where(step.ended, 0, lengths),
+        )
+        return lane, ended(step.ended, returns, lengths)
+
+
+# One program for equal arguments: runs of one process that differ only in their seeds are traced and compiled once.
+compiled_program = lru_cache(maxsize=8)(CompiledProgram)
+
+
 class CompiledLoop:
     """The `Loop` of gymnax's environments.
 
@@ -75,16 +171,15 @@ class CompiledLoop:
         self.env, self.learner, self.schedule, self.seeds = env, learner, schedule, seeds
         self.block = 0
         self._many = len(seeds) > 1
-        self._keys = self._each(jax.random.key)(jnp.asarray(seeds) if self._many else seeds[0])
-        self.lanes: Lane = jax.jit(self._each(self._start))(self._keys)
+        self._program = compiled_program(env, learner, schedule, many=self._many)
+        self._keys = self._program.each(jax.random.key)(jnp.asarray(seeds) if self._many else seeds[0])
+        self.lanes: Lane = self._program.start(self._keys)
         for name, values in (("learning_rate", learning_rates), ("mass_penalty", mass_penalties)):
             if values is not None:
                 each = jnp.asarray(values if self._many else values[0], dtype=jnp.float32)
                 self._set_learner(self.lanes.learner._replace(**{name: each}))
         self._zero = jax.tree.map(lambda x: jnp.full(len(seeds), x) if self._many else x, no_totals())
         self.totals: BlockTotals = self._zero
-        # The lanes are donated: the program writes to the replay in place instead of copying it.
-        self._run = jax.jit(self._blocks, static_argnames="learning", donate_argnums=0)
 
     def advance(self, num_blocks: int, stop: Callable[[], bool] | None = None) -> int:
         """Run all the blocks; ``stop`` is not asked, because a segment is one call of a compiled program."""
@@ -92,7 +187,9 @@ class CompiledLoop:
             if syncs:
                 self._set_learner(sync_target(self.lanes.learner))
             block, until = jnp.int32(start), jnp.int32(end)
-            self.lanes, self.totals = self._run(self.lanes, self.totals, self._keys, block, until, learning=learning)
+            self.lanes, self.totals = self._program.run(
+                self.lanes, self.totals, self._keys, block, until, learning=learning
+            )
         self.block += num_blocks
         return num_blocks
 
@@ -170,85 +267,3 @@ class CompiledLoop:
 
     def _set_learner(self, learner: LearnerState) -> None:
         self.lanes = self.lanes._replace(learner=learner)
-
-    def _each(self, function: Any, in_axes: Any = 0) -> Any:
-        """The function for all lanes. One lane has no axis: its program is that of a single run."""
-        return jax.vmap(function, in_axes=in_axes) if self._many else function
-
-    def _start(self, key: Array) -> Lane:
-        num_envs, spec = self.schedule.num_envs, self.env.spec
-        env, frames = jax.vmap(self.env.reset)(jax.random.split(stream(key, Stream.START), num_envs))
-        no = jnp.zeros(num_envs, dtype=bool)
-        return Lane(
-            learner=self.learner.init(stream(key, Stream.WEIGHTS)),
-            replay=replays.empty_replay(self.schedule.replay_rows, num_envs, spec.frame_shape, spec.frame_dtype),
-            env=env,
-            frames=frames,
-            first=~no,
-            last=no,
-            episode_return=jnp.zeros(num_envs, dtype=jnp.float32),
-            episode_length=jnp.zeros(num_envs, dtype=jnp.int32),
-        )
-
-    def _blocks(
-        self, lanes: Lane, totals: BlockTotals, keys: Array, start: Array, stop: Array, *, learning: bool
-    ) -> tuple[Lane, BlockTotals]:
-        # Where a segment starts and stops are arguments, so one program runs segments of every length.
-        one = self._each(partial(self._block, learning=learning), in_axes=(0, 0, None))
-
-        def body(block: Array, carry: tuple[Lane, BlockTotals]) -> tuple[Lane, BlockTotals]:
-            lanes, part = one(carry[0], keys, block)
-            return lanes, add(carry[1], part)
-
-        return jax.lax.fori_loop(start, stop, body, (lanes, totals))
-
-    def _block(self, lane: Lane, key: Array, block: Array, *, learning: bool) -> tuple[Lane, BlockTotals]:
-        rows = self.schedule.rows_per_block
-        first_row, params, totals = block * rows, lane.learner.params, no_totals()
-
-        def play(i: Array | int, carry: tuple[Lane, BlockTotals]) -> tuple[Lane, BlockTotals]:
-            lane, part = self._play(carry[0], params, key, first_row + i)
-            return lane, add(carry[1], part)
-
-        # Playing comes first because it writes to the ring: if learning read it first, XLA would copy the ring.
-        if rows <= _MOST_UNROLLED:
-            for i in range(rows):
-                lane, totals = play(i, (lane, totals))
-        else:
-            lane, totals = jax.lax.fori_loop(0, rows, play, (lane, totals))
-        if learning:
-            lane, info = self._learn(lane, key, block)
-            totals = add(totals, learned(info, self.schedule.updates_before(block)))
-        return lane, totals
-
-    def _learn(self, lane: Lane, key: Array, block: Array) -> tuple[Lane, LearnInfo]:
-        rows, updates = self.schedule.rows_per_block, self.schedule.updates_per_block
-        # The rows just played are not drawn: a block learns from the replay as it was when the block began.
-        drawn = replays.draw_block(key, lane.replay, block, block * rows, self.schedule, stack=1, newer_rows=rows)
-        batches = replays.read_batch(lane.replay, drawn)
-        learner, info = self.learner.learn(lane.learner, batches, unroll=updates <= _MOST_UNROLLED)
-        return lane._replace(learner=learner), info
-
-    def _play(self, lane: Lane, params: Any, key: Array, row: Array) -> tuple[Lane, BlockTotals]:
-        """One row: a step of every environment."""
-        schedule, num_envs = self.schedule, self.schedule.num_envs
-        step_keys = jax.random.split(stream(key, Stream.STEP, row), num_envs)
-        replay = replays.begin_row(lane.replay, row, lane.frames, lane.first, lane.last)
-        epsilon = schedule.exploration(row * num_envs)
-        actions = self.learner.act(params, lane.frames, epsilon, stream(key, Stream.ACT, row))
-        env, step = jax.vmap(self.env.step)(step_keys, lane.env, actions)
-        rewards = schedule.learner_rewards(step.rewards)
-        replay = replays.finish_row(replay, row, actions, rewards, step.terminated)
-        returns = lane.episode_return + step.rewards
-        lengths = lane.episode_length + (~step.first).astype(jnp.int32)
-        lane = Lane(
-            learner=lane.learner,
-            replay=replay,
-            env=env,
-            frames=step.frames,
-            first=step.first,
-            last=step.ended,
-            episode_return=jnp.where(step.ended, 0.0, returns),
-            episode_length=jnp.where(step.ended, 0, lengths),
-        )
-        return lane, ended(step.ended, returns, lengths)

@@ -23,26 +23,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from cramerl.deep import replay as replays
-from cramerl.deep.block_totals import BlockTotals, add, learned, no_totals
-from cramerl.deep.env_group import EnvGroup, Outcome
+from cramerl.deep.block_totals import BlockTotals, no_totals
+from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.envs.base import EnvSpec, HostEnvs
+from cramerl.deep.host_program import host_program, unrolled
 from cramerl.deep.learner import Learner, LearnerState, sync_target, with_params
 from cramerl.deep.networks import Params
 from cramerl.deep.replay import Batch, Drawn, HostFrames, Replay
 from cramerl.deep.schedule import Schedule, Stream, stream
 
 Array = jax.Array
-# One CUDA graph for the whole loop of updates, whose independent kernels run side by side: a kernel of these small
-# networks takes microseconds, about as long as launching it.
-_CUDA_GRAPHS = {
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION",
-    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-}
-
-
-def compiler_options() -> dict[str, Any] | None:
-    """Options of ``jax.jit`` for programs of many small kernels."""
-    return _CUDA_GRAPHS if jax.default_backend() == "gpu" else None
 
 
 class HostSaved(NamedTuple):
@@ -64,6 +54,7 @@ class HostLoop:
         seed: of the run.
         frames_on_host: keep the replay's frames in the host's memory.
         launch_in_thread: launch the updates from a thread; by default on an accelerator.
+        updates_per_call: how many updates of a block one call of a program makes; by default what suits the device.
 
     Attributes:
         block: blocks done.
@@ -81,6 +72,7 @@ class HostLoop:
         *,
         frames_on_host: bool = False,
         launch_in_thread: bool | None = None,
+        updates_per_call: int | None = None,
     ):
         self.learner, self.schedule, self.seed = learner, schedule, seed
         envs = envs if isinstance(envs, Sequence) else [envs]
@@ -92,26 +84,19 @@ class HostLoop:
         self._played, self._learned = _no_episodes(), no_totals()
         self._iteration = self._iteration_row = 0
         self._key = jax.random.key(seed)
-        # A convolution must not stand in a scan on a CPU, where XLA runs it many times slower than outside. The updates
-        # are unrolled there: a few per call, because many copies take long to compile.
-        self._unroll = jax.default_backend() == "cpu"
         updates, parts = schedule.updates_per_block, len(envs)
-        if self._unroll:
-            self._updates_per_call = max(n for n in range(1, 9) if updates % n == 0)
-        else:
-            self._updates_per_call = updates // parts if updates % parts == 0 else updates
-        self.state: LearnerState = jax.jit(learner.init)(stream(self._key, Stream.WEIGHTS))
+        if updates_per_call is None and unrolled():  # few, because many copies take long to compile
+            updates_per_call = max(n for n in range(1, 9) if updates % n == 0)
+        elif updates_per_call is None:
+            updates_per_call = updates // parts if updates % parts == 0 else updates
         spec, rows, num_envs = envs[0].spec, schedule.replay_rows, schedule.num_envs
+        self._program = host_program(
+            learner, schedule, spec, frames_on_host=frames_on_host, updates_per_call=updates_per_call
+        )
+        self.state: LearnerState = self._program.init(stream(self._key, Stream.WEIGHTS))
         self.host_frames = HostFrames(rows, num_envs, spec.frame_shape, spec.frame_dtype) if frames_on_host else None
         on_device = (0,) if frames_on_host else spec.frame_shape
         self.replay: Replay = replays.empty_replay(rows, num_envs, on_device, spec.frame_dtype)
-        # The replay is donated: its arrays are written in place instead of being copied for each row.
-        self._see = jax.jit(self._see_and_act, donate_argnums=0)
-        self._close_row = jax.jit(self._see_last, donate_argnums=0)
-        self._finish_last = jax.jit(self._finish_row, donate_argnums=0)
-        self._draw = jax.jit(self._draw_batches)
-        self._update = jax.jit(self._learn, compiler_options=compiler_options())
-        self._draw_and_update = jax.jit(self._draw_and_learn, compiler_options=compiler_options())
         if launch_in_thread is None:
             launch_in_thread = jax.default_backend() != "cpu"
         self._launcher = ThreadPoolExecutor(1) if launch_in_thread else None
@@ -127,7 +112,7 @@ class HostLoop:
     def end_iteration(self) -> None:
         """Write the current frames, so that the last actions have an outcome; the episodes are cut there."""
         for group in self.groups:
-            self.replay = self._close_row(self.replay, self._pack(group, 0), group.frames)
+            self.replay = self._program.see_last(self.replay, self._pack(group, 0), group.frames)
             if self.host_frames is not None:
                 self.host_frames.write(self.row, group.frames, group.column)
         self.row += 1
@@ -163,7 +148,7 @@ class HostLoop:
         # A row is saved once, so the last one must be complete: its outcome is written now, not with the next row.
         if self.row > self._iteration_row:
             for group in self.groups:
-                self.replay = self._finish_last(self.replay, self._pack(group, 0))
+                self.replay = self._program.finish_row(self.replay, self._pack(group, 0))
         actions = np.concatenate([group.outcome.actions for group in self.groups])
         return HostSaved(self.state, self._totals(), actions)
 
@@ -278,7 +263,7 @@ class HostLoop:
             self.host_frames.write(self.row, group.frames, group.column)
         words = self._pack(group, block * self.schedule.steps_per_block)
         self._wait_for_launch()  # updates read the replay that is donated here: they must have been launched before
-        self.replay, actions = self._see(self.replay, params, words, seen)
+        self.replay, actions = self._program.see_and_act(self.replay, params, self._key, words, seen)
         return actions
 
     def _seen(self, group: EnvGroup) -> np.ndarray:
@@ -286,7 +271,7 @@ class HostLoop:
         return group.frames if self.host_frames is None else group.stacked()
 
     def _pack(self, group: EnvGroup, steps: int) -> np.ndarray:
-        """Everything `_see_and_act` needs but the frames, in one array of 32-bit words: each transfer costs time."""
+        """All a `HostProgram` needs but the frames, in one array of 32-bit words: each transfer costs time."""
         actions, rewards, terminated = group.outcome
         bits = np.asarray(rewards, np.float32).view(np.int32)
         numbers = [self.row, steps, group.column]
@@ -294,7 +279,7 @@ class HostLoop:
 
     def _updates_after(self, group: EnvGroup) -> range:
         """The first update of each call that is launched after this group has acted."""
-        index, parts, size = self.groups.index(group), len(self.groups), self._updates_per_call
+        index, parts, size = self.groups.index(group), len(self.groups), self._program.updates_per_call
         calls = self.schedule.updates_per_block // size
         return range(index * calls // parts * size, (index + 1) * calls // parts * size, size)
 
@@ -310,17 +295,21 @@ class HostLoop:
             self._launched = None
 
     def _start_learning(self, block: int, row: int, updates: range) -> None:
-        before, size = self.schedule.updates_before(block), self._updates_per_call
+        before, size = self.schedule.updates_before(block), self._program.updates_per_call
         if self.host_frames is None:
             for start in updates:
                 counts = np.array([block, row, before, start], np.int32)
-                self.state, self._learned = self._draw_and_update(self.state, self.replay, self._learned, counts)
+                self.state, self._learned = self._program.draw_and_learn(
+                    self.state, self.replay, self._learned, self._key, counts
+                )
             return
-        drawn = self._draw(self.replay, np.int32(block), np.int32(row))
+        drawn = self._program.draw(self._key, self.replay, np.int32(block), np.int32(row))
         for start in updates:
             part = jax.tree.map(lambda x, start=start: x[start : start + size], drawn)
             batches = self._read_on_host(part)
-            self.state, self._learned = self._update(self.state, batches, self._learned, np.int32(before + start))
+            self.state, self._learned = self._program.learn(
+                self.state, batches, self._learned, np.int32(before + start)
+            )
 
     def _totals(self) -> BlockTotals:
         """The learner's sums, which are on the device, and those of the episodes, which are counted on the host."""
@@ -342,58 +331,6 @@ class HostLoop:
         result = work()
         self.seconds[what] += time.perf_counter() - start
         return result
-
-    # Compiled parts.
-
-    def _see_and_act(self, replay: Replay, params: Any, words: Array, seen: Array) -> tuple[Replay, Array]:
-        row, steps, column, first, last, outcome = _unpack(words)
-        replay = self._finish(replay, row, column, outcome)
-        replay = replays.begin_row(replay, row, seen, first, last, column)
-        size, num_envs, stack = len(first), self.schedule.num_envs, self.spec.stack
-        if stack > 1 and self.host_frames is None:
-            envs = column + jnp.arange(size, dtype=jnp.int32)
-            window = replays.observation_window(replay, jnp.full(size, row), envs, stack)
-            seen = replays.read_observations(replay, window)
-        key, among = stream(self._key, Stream.ACT, row), None if size == num_envs else (num_envs, column)
-        return replay, self.learner.act(params, seen, self.schedule.exploration(steps), key, among)
-
-    def _see_last(self, replay: Replay, words: Array, frames: Array) -> Replay:
-        row, _, column, first, _, outcome = _unpack(words)
-        replay = self._finish(replay, row, column, outcome)
-        replay = replays.begin_row(replay, row, frames, first, jnp.ones_like(first), column)
-        nothing = jax.tree.map(jnp.zeros_like, outcome)
-        return self._finish(replay, row + 1, column, nothing)
-
-    def _finish_row(self, replay: Replay, words: Array) -> Replay:
-        row, _, column, _, _, outcome = _unpack(words)
-        return self._finish(replay, row, column, outcome)
-
-    def _finish(self, replay: Replay, row: Array, column: Array, outcome: Outcome) -> Replay:
-        rewards = self.schedule.learner_rewards(outcome.rewards)
-        return replays.finish_row(replay, row - 1, outcome.actions, rewards, outcome.terminated, column)
-
-    def _draw_batches(self, replay: Replay, block: Array, row: Array) -> Drawn:
-        return replays.draw_block(self._key, replay, block, row, self.schedule, stack=self.spec.stack)
-
-    def _draw_and_learn(
-        self, state: LearnerState, replay: Replay, totals: BlockTotals, counts: Array
-    ) -> tuple[LearnerState, BlockTotals]:
-        block, row, before, start = counts
-        drawn = replays.part_of(self._draw_batches(replay, block, row), start, self._updates_per_call)
-        return self._learn(state, replays.read_batch(replay, drawn), totals, before + start)
-
-    def _learn(
-        self, state: LearnerState, batches: Batch, totals: BlockTotals, before: Array
-    ) -> tuple[LearnerState, BlockTotals]:
-        state, info = self.learner.learn(state, batches, unroll=self._unroll)
-        return state, add(totals, learned(info, before))
-
-
-def _unpack(words: Array) -> tuple[Array, Array, Array, Array, Array, Outcome]:
-    """Row, steps, column, first, last and outcome from `HostLoop._pack`."""
-    first, last, terminated, actions, rewards = words[3:].reshape(5, -1)
-    rewards = jax.lax.bitcast_convert_type(rewards, jnp.float32)
-    return words[0], words[1], words[2], first != 0, last != 0, Outcome(actions, rewards, terminated != 0)
 
 
 def _no_episodes() -> BlockTotals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -57,6 +58,7 @@ class LearnInfo(NamedTuple):
     first_bad: Array
 
 
+@cache
 def make_optimiser(name: Literal["adam", "rmsprop"], epsilon: float) -> optax.GradientTransformation:
     """An optimiser whose steps still have to be multiplied by a learning rate.
 

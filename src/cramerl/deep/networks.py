@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -39,6 +39,7 @@ class Network(NamedTuple):
     outputs: Callable[[Params, Array], Array]
 
 
+@cache
 def make_network(
     name: str,
     observation_shape: tuple[int, ...],
@@ -50,7 +51,7 @@ def make_network(
     last_layer_scale: float = 1.0,
     convolutions: Literal["patches", "xla"] | None = None,
 ) -> Network:
-    """Build a network.
+    """Build a network; equal arguments give the same object, so that what is compiled for it can be shared.
 
     Args:
         name: "nature" (three VALID convolutions and 512 units), "nature_same" (padded SAME, as Dopamine's JAX code),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnax
@@ -50,6 +51,14 @@ class GymnaxEnv:
         dtype = "uint8" if is_minatar(name) else "float32"  # zeros and ones need a byte each
         self.spec = EnvSpec(name, "gymnax", int(actions.n), tuple(frame.shape) or (1,), dtype)
 
+        self._made_of = name, max_episode_steps
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GymnaxEnv) and other._made_of == self._made_of
+
+    def __hash__(self) -> int:
+        return hash(self._made_of)
+
     def reset(self, key: Array) -> tuple[CompiledState, Array]:
         """Start an episode: state and first frame."""
         frame, inner = self._env.reset_env(key, self._params)
@@ -84,25 +93,32 @@ class GymnaxOnHost:
 
     def __init__(self, env: GymnaxEnv, num_envs: int):
         self.env, self.spec, self.num_envs = env, env.spec, num_envs
-        self._reset = jax.jit(jax.vmap(env.reset))
-        self._step = jax.jit(self._step_all)
 
     def reset(self, seed: int) -> np.ndarray:
         """See `HostEnvs`."""
         self._key, self._count = jax.random.key(seed), 0
-        self._state, frames = self._reset(jax.random.split(jax.random.fold_in(self._key, 0), self.num_envs))
+        self._state, frames = _reset_all(self.env, self._key, self.num_envs)
         return np.asarray(frames)
 
     def step(self, actions: np.ndarray) -> Step:
         """See `HostEnvs`."""
         actions = require_actions(actions, self.num_envs, self.spec.num_actions)
         self._count += 1
-        self._state, step = self._step(self._key, self._count, self._state, actions)
+        self._state, step = _step_all(self.env, self._key, self._count, self._state, actions)
         return Step(*(np.asarray(x) for x in step))
 
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
 
-    def _step_all(self, key: Array, count: Array, state: CompiledState, actions: Array) -> tuple[CompiledState, Step]:
-        keys = jax.random.split(jax.random.fold_in(key, count), self.num_envs)
-        return jax.vmap(self.env.step)(keys, state, actions)
+
+# Compiled once for equal environments.
+@partial(jax.jit, static_argnums=(0, 2))
+def _reset_all(env: GymnaxEnv, key: Array, num_envs: int) -> tuple[CompiledState, Array]:
+    return jax.vmap(env.reset)(jax.random.split(jax.random.fold_in(key, 0), num_envs))
+
+
+@partial(jax.jit, static_argnums=0)
+def _step_all(
+    env: GymnaxEnv, key: Array, count: Array, state: CompiledState, actions: Array
+) -> tuple[CompiledState, Step]:
+    return jax.vmap(env.step)(jax.random.split(jax.random.fold_in(key, count), len(actions)), state, actions)
