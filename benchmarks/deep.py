@@ -2,10 +2,10 @@
 
 1. MinAtar Breakout, 16 environments, batch 32, one update per four steps, the MinAtar CNN, 51 atoms: agent steps a
    second of our agents; and, with --others, of Stable-Baselines3's DQN and sb3-contrib's QR-DQN with the same network
-   and settings, each in a process of its own. They are installed into an environment of their own (--others-env,
-   made if it is not there). Ours and theirs take turns, and the medians are compared.
+   and settings, each in its own process. They are installed into a separate environment (--others-env, made
+   if it does not exist). Ours and theirs take turns, and the medians are compared.
 2. Atari (Pong, the Nature CNN): agent steps a second, against the learner alone on batches that are ready, which is
-   the bound of the arithmetic; and the shares of the time spent in the environments, acting, and waiting for the
+   the bound of the arithmetic; and the fractions of the time spent in the environments, acting, and waiting for the
    learner.
 
     python benchmarks/deep.py [--quick] [--others] [--others-env FOLDER] [--rounds N]
@@ -88,9 +88,9 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
         calls += 1
     alone = calls * loop.schedule.steps_per_block / (time.perf_counter() - began)
     loop.close()
-    shares = {f"share_{name}": spent / total for name, spent in loop.seconds.items()}
+    fractions = {f"fraction_{name}": spent / total for name, spent in loop.seconds.items()}
     figures = {"steps_per_second": rate, "learner_alone": alone, "compile_seconds": compiled, "gigabytes": gigabytes()}
-    return figures | shares
+    return figures | fractions
 
 
 def gigabytes() -> float:
@@ -99,7 +99,7 @@ def gigabytes() -> float:
 
 
 def in_process(python: str, script: Path, *arguments: str) -> dict[str, float]:
-    """A measurement in a process of its own: its memory, its threads."""
+    """Measure in a separate process, so that memory and threads are counted apart."""
     done = subprocess.run([python, str(script), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{script.name} {' '.join(arguments)} failed:\n{done.stderr[-2000:]}")
@@ -107,7 +107,7 @@ def in_process(python: str, script: Path, *arguments: str) -> dict[str, float]:
 
 
 def others_python(folder: Path) -> str:
-    """The interpreter of the other libraries' environment, which is made if it is not there."""
+    """The interpreter of the other libraries' environment, which is made if it does not exist."""
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
         print(f"installing {', '.join(OTHERS)} into {folder} ...", flush=True)
@@ -144,10 +144,10 @@ def atari(options: argparse.Namespace) -> None:
     for agent, num_envs in (("s51", 8), ("u51", 8), ("c51", 8), ("s51", 1)):
         arguments = ("--one", agent, "--atari", str(num_envs), "--seconds", str(options.seconds))
         x = in_process(sys.executable, Path(__file__), *arguments)
-        shares = ", ".join(f"{n} {x['share_' + n]:.0%}" for n in ("environment", "acting", "learning"))
+        fractions = ", ".join(f"{n} {x['fraction_' + n]:.0%}" for n in ("environment", "acting", "learning"))
         row = f"{agent:<7}{num_envs:>5}{x['steps_per_second']:>9.0f}{x['learner_alone']:>15.0f}"
         ratio = x["steps_per_second"] / x["learner_alone"]
-        print(f"{row}{ratio:>7.2f}{x['compile_seconds']:>11.1f}{x['gigabytes']:>7.2f}   {shares}", flush=True)
+        print(f"{row}{ratio:>7.2f}{x['compile_seconds']:>11.1f}{x['gigabytes']:>7.2f}   {fractions}", flush=True)
 
 
 def main() -> None:

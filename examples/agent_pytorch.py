@@ -1,10 +1,10 @@
-"""PyTorch: the Cramér loss of S51 in an agent of your own, which learns when to stop and what it will be paid."""
+"""PyTorch: the Cramér loss of S51 in your own agent, which learns when to stop and what it will be paid."""
 
 import copy
 
 import torch
 
-from cramerl import Support, backup, cramer_loss, mean, total_mass
+from cramerl import Support, backup, cramer_loss, mean, with_unit_mass
 
 STOP, ROLL = 0, 1
 support = Support.uniform(-1, 4, 11)
@@ -26,13 +26,10 @@ class Network(torch.nn.Module):
 
 
 def loss(network, target_network, states, actions, rewards, discounts, next_states):
-    """Mean Cramér loss of a batch of transitions; a discount of 0 says that the episode ended."""
+    """Mean Cramér loss of a batch of transitions; a discount of 0 means that the episode ended."""
     rows = torch.arange(len(states))
     with torch.no_grad():
-        distributions = target_network(next_states)
-        distributions += (1 - total_mass(support, distributions))[
-            ..., None
-        ] / support.num_atoms  # mass one, whatever the network says
+        distributions = with_unit_mass(support, target_network(next_states))  # whatever the network returns
         best = mean(support, distributions).argmax(-1)
         target = backup(support, rewards, discounts, distributions[rows, best])
     prediction = network(states)[rows, actions]
@@ -40,11 +37,11 @@ def loss(network, target_network, states, actions, rewards, discounts, next_stat
 
 
 def play(states, actions):
-    """Stop in state s: paid s. Roll: one state on with probability 3/4, else nothing; whoever reaches 3 is paid 3."""
+    """Stopping in state s pays s. Rolling moves one state up with probability 3/4, else it ends; reaching 3 pays 3."""
     lucky, last = torch.rand(states.shape) < 0.75, states == 2
     rewards = torch.where(actions == STOP, states, 3 * (lucky & last)).float()
-    goes_on = (actions == ROLL) & lucky & ~last
-    return rewards, goes_on.float(), torch.clamp(states + 1, max=2)
+    continues = (actions == ROLL) & lucky & ~last
+    return rewards, continues.float(), torch.clamp(states + 1, max=2)
 
 
 torch.manual_seed(0)
