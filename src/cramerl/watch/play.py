@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cramerl.deep.envs.base import EnvSpec
+from cramerl.deep.envs.names import game_name
 from cramerl.measures import clipped_mass
-from cramerl.runs import agents, build
+from cramerl.runs import agents
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.folder import load_config, load_group
 from cramerl.watch.recording import Recording, Tape, View, make_view, realised_returns
@@ -239,11 +240,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _game(config: TrainConfig) -> str:
-    if build.env_family(config.env) == "atari":
-        from cramerl.deep.envs.atari import game_name
-
-        return game_name(config.env) or config.env
-    return config.env
+    return game_name(config.env) or config.env
 
 
 def _require_same(what: str, runs: Sequence[str | Path], values: Sequence[object]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cramerl.deep.envs.base import EnvSpec, Step
+from cramerl.deep.envs.names import env_family, game_name
 from cramerl.runs import build
 from cramerl.runs.config import TrainConfig
 
@@ -55,7 +56,7 @@ class FilmedEnv:
     num_envs = 1
 
     def __init__(self, config: TrainConfig):
-        family = build.env_family(config.env)
+        family = env_family(config.env)
         self._envs = build.make_envs(config, 1, pictures=family == "gymnasium")
         self._colour_envs = build.make_envs(config, 1, pictures=True) if family == "atari" else None
         self._render: Callable[[], np.ndarray | None] = getattr(self._envs, "render", lambda: None)
@@ -185,8 +186,6 @@ def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:
     if spec.family == "atari":
         from ale_py import Action, ALEInterface, LoggerMode, roms
 
-        from cramerl.deep.envs.atari import game_name
-
         ALEInterface.setLoggerMode(LoggerMode.Error)
         emulator = ALEInterface()
         emulator.loadROM(str(roms.get_rom_path(game_name(config.env) or "")))
@@ -195,7 +194,9 @@ def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:
     elif _is_cartpole(spec):
         names = ["push left", "push right"]
     elif spec.name.endswith("-MinAtar"):
-        chosen = getattr(build.make_gymnax_env(config)._env, "action_set", ())
+        from cramerl.deep.envs.gymnax import GymnaxEnv
+
+        chosen = getattr(GymnaxEnv(config.env)._env, "action_set", ())
         names = [_MINATAR_ACTIONS[int(i)] for i in chosen]
     return names if len(names) == spec.num_actions else [f"action {i}" for i in range(spec.num_actions)]
 
