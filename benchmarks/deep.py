@@ -1,11 +1,11 @@
-"""Cost of training agents, on this machine, as ratios in one run.
+"""Cost of training agents on this machine, as ratios within one run.
 
-1. MinAtar Breakout, 16 environments, batch 32, one update per four steps, the MinAtar CNN, 51 atoms: agent steps a
-   second of our agents; and, with --others, of Stable-Baselines3's DQN and sb3-contrib's QR-DQN with the same network
-   and settings, each in a process of its own. They are installed into an environment of their own (--others-env,
-   made if it is not there). Ours and theirs take turns, and the medians are compared.
-2. Atari (Pong, the Nature CNN): agent steps a second, against the learner alone on batches that are ready, which is
-   the bound of the arithmetic; and the shares of the time spent in the environments, acting, and waiting for the
+1. MinAtar Breakout, 16 environments, batch 32, one update per four steps, the MinAtar CNN, 51 atoms: agent steps per
+   second of our agents and, with --others, of Stable-Baselines3's DQN and sb3-contrib's QR-DQN with the same network
+   and settings, each in a separate process. The other libraries are installed into a separate environment
+   (--others-env, created if missing). Ours and theirs take turns, and the medians are compared.
+2. Atari (Pong, the Nature CNN): agent steps per second, compared with the learner alone on prepared batches, which is
+   the bound of the arithmetic; and the fractions of the time spent in the environments, acting, and waiting for the
    learner.
 
     python benchmarks/deep.py [--quick] [--others] [--others-env FOLDER] [--rounds N]
@@ -31,7 +31,7 @@ OTHERS = ("torch==2.13.0", "stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "mi
 
 
 def measure_ours(agent: str, seconds: float) -> dict[str, float]:
-    """Steps a second once it learns; the first call is compilation."""
+    """Steps per second after learning has started, and the seconds that compilation takes before."""
     from cramerl.runs import build
     from cramerl.runs.group import as_group
     from cramerl.runs.presets import preset
@@ -95,12 +95,12 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
 
 
 def gigabytes() -> float:
-    """Most memory this process has had so far."""
+    """Peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def in_process(python: str, script: Path, *arguments: str) -> dict[str, float]:
-    """A measurement in a process of its own: its memory, its threads."""
+    """A measurement in a separate process, with its own memory and threads."""
     done = subprocess.run([python, str(script), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{script.name} {' '.join(arguments)} failed:\n{done.stderr[-2000:]}")
@@ -108,7 +108,7 @@ def in_process(python: str, script: Path, *arguments: str) -> dict[str, float]:
 
 
 def others_python(folder: Path) -> str:
-    """The interpreter of the other libraries' environment, which is made if it is not there."""
+    """The interpreter of the other libraries' environment, which is created if missing."""
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
         print(f"installing {', '.join(OTHERS)} into {folder} ...", flush=True)

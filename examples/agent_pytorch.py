@@ -1,17 +1,17 @@
-"""PyTorch: the Cramér loss of S51 in an agent of your own, which learns when to stop and what it will be paid."""
+"""PyTorch: the Cramér loss of S51 in your own agent, which learns when to stop and the distribution of its pay."""
 
 import copy
 
 import torch
 
-from cramerl import Support, backup, cramer_loss, mean, total_mass
+from cramerl import Support, backup, cramer_loss, mean, with_unit_mass
 
 STOP, ROLL = 0, 1
 support = Support.uniform(-1, 4, 11)
 
 
 class Network(torch.nn.Module):
-    """Signed masses (batch, actions, atoms): any module that ends in one number for each action and atom."""
+    """Signed masses (batch, actions, atoms): any module that returns one number per action and atom."""
 
     def __init__(self):
         super().__init__()
@@ -26,13 +26,10 @@ class Network(torch.nn.Module):
 
 
 def loss(network, target_network, states, actions, rewards, discounts, next_states):
-    """Mean Cramér loss of a batch of transitions; a discount of 0 says that the episode ended."""
+    """Mean Cramér loss of a batch of transitions; a discount of 0 means that the episode ended."""
     rows = torch.arange(len(states))
     with torch.no_grad():
-        distributions = target_network(next_states)
-        distributions += (1 - total_mass(support, distributions))[
-            ..., None
-        ] / support.num_atoms  # mass one, whatever the network says
+        distributions = with_unit_mass(support, target_network(next_states))
         best = mean(support, distributions).argmax(-1)
         target = backup(support, rewards, discounts, distributions[rows, best])
     prediction = network(states)[rows, actions]
@@ -40,7 +37,7 @@ def loss(network, target_network, states, actions, rewards, discounts, next_stat
 
 
 def play(states, actions):
-    """Stop in state s: paid s. Roll: one state on with probability 3/4, else nothing; whoever reaches 3 is paid 3."""
+    """Stopping in state s pays s. Rolling moves up with probability 3/4, else ends the game; reaching 3 pays 3."""
     lucky, last = torch.rand(states.shape) < 0.75, states == 2
     rewards = torch.where(actions == STOP, states, 3 * (lucky & last)).float()
     goes_on = (actions == ROLL) & lucky & ~last
@@ -48,14 +45,14 @@ def play(states, actions):
 
 
 torch.manual_seed(0)
-torch.set_num_threads(1)  # for arrays this small threads cost more than they give
+torch.set_num_threads(1)  # for arrays this small, threads cost more than they gain
 network = Network()
 optimiser = torch.optim.Adam(network.parameters(), lr=1e-2)
 schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.01, total_iters=1500)
 for _ in range(15):
     target_network = copy.deepcopy(network)
     for _ in range(100):
-        states, actions = torch.randint(3, (256,)), torch.randint(2, (256,))  # in an agent of yours: from its replay
+        states, actions = torch.randint(3, (256,)), torch.randint(2, (256,))  # in your own agent: from its replay
         optimiser.zero_grad()
         loss(network, target_network, states, actions, *play(states, actions)).backward()
         optimiser.step()

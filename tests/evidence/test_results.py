@@ -1,4 +1,4 @@
-"""What results/ says of itself: its commands make what is there, and presets are what it chose."""
+"""results/: its recorded commands match its runs, and presets have the settings it chose."""
 
 import itertools
 import json
@@ -97,7 +97,7 @@ def test_minatar_preset_has_the_rate_that_did_best_over_the_games(agent, sweep):
 def test_the_scores_on_the_page_of_the_study_are_those_of_its_tables():
     study = RESULTS.parent / "docs" / "study.md"
     tables = study.with_name("study").joinpath("tables.md").read_text()
-    rows = [line.strip("| ").split(" | ") for line in study.read_text().split("## What is there")[0].splitlines()]
+    rows = [line.strip("| ").split(" | ") for line in study.read_text().split("## Parts of the study")[0].splitlines()]
     scores = [cell for name, *cells in rows if name.startswith(("DQN", "C51", "QR", "S51", "U51")) for cell in cells]
     assert len(scores) == 7 * 5 + 4 * 5
     assert all(f"| {score} |" in tables for score in scores)

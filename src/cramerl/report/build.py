@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from cramerl import plots
 from cramerl._extras import DEEP_LIBRARIES, require_library
@@ -66,16 +66,15 @@ def make_report(
     scoring, out = scoring or Scoring(), Path(out)
     _require_replaceable(out)
     on_progress("reading runs ...")
-    found = _find_folders(paths, distributions)
-    curves = read_runs(found.runs, scores=scoring.kind)
-    summaries = summarise(curves, scoring) if curves or not found.evaluations else []
+    runs, evaluations = _find_folders(paths, distributions)
+    summaries = summarise(read_runs(runs, scores=scoring.kind), scoring) if runs or not evaluations else []
     build = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
     build.mkdir(parents=True)
     try:
         save = _FigureSaver(build / FIGURES, (".svg", ".png", ".pdf") if pdf else (".svg", ".png"))
         with plots.page_style():
             sections = _write_studies(summaries, build, save, distributions is not False, on_progress)
-            drawn = [save.all(*draw_process(folder)) for folder in found.evaluations]
+            drawn = [save.all(*draw_process(folder)) for folder in evaluations]
         pictures = [picture for one in drawn for picture in one.pictures]
         processes = Distributions(pictures, [sentence for one in drawn for sentence in one.sentences])
         content = {"made_by": GENERATOR, "bootstrap_seed": scoring.seed, "studies": list(map(_export, summaries))}
@@ -89,14 +88,8 @@ def make_report(
     return sections
 
 
-class _Folders(NamedTuple):
+def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> tuple[dict[Path, Path], list[Path]]:
     """Folders of runs, each with the path it was found below, and folders that `cramerl evaluate` wrote."""
-
-    runs: dict[Path, Path]
-    evaluations: list[Path]
-
-
-def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> _Folders:
     runs: dict[Path, Path] = {}
     evaluations: dict[Path, None] = {}
     checked = list(map(Path, paths))
@@ -118,7 +111,7 @@ def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> _F
             "distributions can be drawn only of runs that kept their weights (their setting checkpoints is full or "
             f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, checked))}"
         )
-    return _Folders(runs, list(evaluations))
+    return runs, list(evaluations)
 
 
 def _require_replaceable(out: Path) -> None:
@@ -176,7 +169,7 @@ def _file_name(words: str) -> str:
 
 
 class _FigureSaver:
-    """Writes figures in every format, each under a name of its own; the page shows the SVG."""
+    """Writes figures in every format, each under a unique name; the page shows the SVG."""
 
     def __init__(self, folder: Path, formats: Sequence[str]):
         self.folder, self.formats, self._used = folder, formats, set[str]()

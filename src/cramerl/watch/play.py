@@ -150,10 +150,11 @@ def record(
     """
     player = Player(watched, epsilon=epsilon, seed=seed)
     steps: list[PlayedStep] = []
-    tape = None
+    tape: Tape | None = None
     try:
         for step in player.steps():
-            tape = tape or Tape(step.picture.shape)
+            if tape is None:
+                tape = Tape(step.picture.shape)
             tape.append(step.picture)
             steps.append(step._replace(picture=np.zeros(0, np.uint8)))  # the tape holds it in less memory
             if len(steps) % 100 == 0:
@@ -210,11 +211,11 @@ def _view(watched: Watched, number: int, steps: Sequence[PlayedStep], action: np
     distributions = np.stack([one.distributions[number] for one in steps])
     values = np.stack([one.values[number] for one in steps])
     if support is None:
-        return make_view(watched.name, config.agent, None, distributions, values, action)
+        return make_view(watched.name, None, distributions, values, action)
     rewards = _learned(config, np.array([one.reward for one in steps], np.float32))
     discounts = np.where([one.terminated for one in steps], 0, config.discount).astype(np.float32)
     clipped = clipped_mass(support, rewards, discounts, np.stack([one.next_distributions[number] for one in steps]))
-    return make_view(watched.name, config.agent, support.atoms, distributions, values, action, clipped)
+    return make_view(watched.name, support.atoms, distributions, values, action)._replace(clipped=clipped)
 
 
 def _learned(config: TrainConfig, rewards: np.ndarray) -> np.ndarray:

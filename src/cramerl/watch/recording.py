@@ -90,7 +90,6 @@ class View(NamedTuple):
 
     Attributes:
         name: the agent's name on the page.
-        agent: s51, c51, ...; "process" for an evaluated process.
         kind: "masses" on fixed atoms, or "quantiles": K atoms of mass 1 / K each (one atom for dqn).
         atoms: (K,) the fixed atoms; empty for quantiles.
         distributions: (T, A, K) float32, signed masses, or the atoms of quantiles.
@@ -101,7 +100,6 @@ class View(NamedTuple):
     """
 
     name: str
-    agent: str
     kind: Literal["masses", "quantiles"]
     atoms: np.ndarray
     distributions: np.ndarray
@@ -198,23 +196,16 @@ class Recording:
 
 
 def make_view(
-    name: str,
-    agent: str,
-    atoms: np.ndarray | None,
-    distributions: np.ndarray,
-    values: np.ndarray,
-    action: np.ndarray,
-    clipped: np.ndarray | None = None,
+    name: str, atoms: np.ndarray | None, distributions: np.ndarray, values: np.ndarray, action: np.ndarray
 ) -> View:
-    """A view with its total and negative masses; ``atoms`` is None for quantiles, ``clipped`` is 0 if not given."""
+    """A view with its total and negative masses; ``clipped`` is zero. ``atoms`` is None for quantiles."""
     distributions, values = np.asarray(distributions, np.float32), np.asarray(values, np.float32)
     if not (np.isfinite(distributions).all() and np.isfinite(values).all()):
         raise ValueError(f"{name} predicts numbers that are not finite; its weights cannot be used")
     zeros = np.zeros(len(distributions), np.float32)
     if atoms is None:
-        return View(name, agent, "quantiles", np.zeros(0), distributions, values, zeros + 1, zeros, zeros)
-    clipped = zeros if clipped is None else np.asarray(clipped, np.float32)
-    view = View(name, agent, "masses", np.asarray(atoms), distributions, values, zeros, zeros, clipped)
+        return View(name, "quantiles", np.zeros(0), distributions, values, zeros + 1, zeros, zeros)
+    view = View(name, "masses", np.asarray(atoms), distributions, values, zeros, zeros, zeros)
     taken = view.of_actions(action)
     return view._replace(total=taken.sum(axis=1), negative=np.maximum(-taken, 0).sum(axis=1))
 
@@ -240,12 +231,12 @@ def realised_returns(rewards: np.ndarray, terminated: np.ndarray, cut: np.ndarra
 
 
 def is_evaluation(folder: str | Path) -> bool:
-    """Whether `cramerl evaluate` wrote the folder."""
+    """Whether ``cramerl evaluate`` wrote the folder."""
     return (Path(folder) / EVALUATION_FILE).is_file()
 
 
 def read_evaluation(folder: str | Path) -> Recording:
-    """The states that `cramerl evaluate` evaluated as a recording, in the order of their numbers."""
+    """The states that ``cramerl evaluate`` evaluated as a recording, in the order of their numbers."""
     return read_object(
         Path(folder) / EVALUATION_FILE, lambda values: _evaluated(parse_record(values), Path(folder).resolve().name)
     )
@@ -270,7 +261,7 @@ def _evaluated(found: EvaluationRecord, name: str) -> Recording:
         legend=[("mean return of each state", colours[1]), ("this state", colours[2])],
         caption="the states in order, each with its mean return",
         action=zeros,
-        views=[make_view("prediction", "process", found.atoms, masses[:, None], means[:, None], zeros)],
+        views=[make_view("prediction", found.atoms, masses[:, None], means[:, None], zeros)],
         reward=zeros,
         score=zeros,
         episode=zeros,

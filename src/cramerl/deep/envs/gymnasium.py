@@ -29,7 +29,7 @@ class GymnasiumEnvs:
         num_envs: N.
         max_episode_steps: steps after which an episode is cut off; None for the limit the environment registered.
         options: passed to the environment's constructor.
-        render: whether `render` shall draw pictures, if the environment can.
+        render: whether ``render`` shall draw pictures, if the environment can.
     """
 
     def __init__(
