@@ -231,6 +231,7 @@ def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(sweep_c
     process = start(words, bucket)
     process.kill()
     process.communicate()
+    wait_for(lambda: not list(scratch.glob("*/run")))  # the child stops with a checkpoint, too
     shutil.rmtree(out)  # the storage is enough
 
     process = start(words, bucket)

@@ -21,10 +21,10 @@ from cramerl.runs.config import parse_seeds, parse_setting, parse_settings, sett
 
 if TYPE_CHECKING:
     from cramerl.sweep.choose import Choice
-    from cramerl.sweep.execute import State
+    from cramerl.sweep.execute import State, StopSignals
     from cramerl.sweep.folder import Plan
     from cramerl.sweep.plan import Sweep
-    from cramerl.sweep.run import Outcome
+    from cramerl.sweep.ray import Resources
     from cramerl.sweep.search import Range, Search, Space
 
 _NAMED = ("agent", "env", "preset", "seed")  # settings that a sweep has other flags for
@@ -61,8 +61,8 @@ On a Ray cluster, with half a GPU for every job and checkpoints in a bucket:
   cramerl sweep runs/big --agents dqn,c51,s51 --envs pong,breakout --seeds 0-9 --ray 10.0.0.1:6379 --gpus-per-run 0.5 \\
       --storage s3://my-bucket/big
 
-Ctrl-C stops every run with a checkpoint; a second Ctrl-C stops at once. Exit status: 0 done or the minutes are over, 1 a
-job failed (the others are done nevertheless), 2 bad input, 130 stopped by Ctrl-C.
+Ctrl-C stops every run with a checkpoint; a second Ctrl-C stops at once. Exit status: 0 done or the minutes are over,
+1 a job failed (the others are done nevertheless), 2 bad input, 130 stopped by Ctrl-C.
 """
 
 
@@ -79,109 +79,55 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--envs", required=True, metavar="LIST", help="environments, separated by commas; names as for cramerl train")
     add("--seeds", required=True, metavar="RANGE", help="such as 0-9 or 0,2,5-7")
     add("--preset", metavar="NAME", help="settings to start from (default: fits each environment)")
-    add(
-        "--best-of",
-        type=Path,
-        metavar="FOLDER",
-        help="an earlier sweep: for each agent and environment, take the settings it varied from its best variant, by "
-        "the mean score over seeds (return in the last fifth of the steps). Its seeds cannot be used again",
-    )
-    add(
-        "--allow-variants",
-        action="store_true",
-        help="keep runs of the same agent and environment with other settings, such as another n-step, in this folder "
-        "(otherwise an error); a report shows them as variants",
-    )
-    add(
-        "--jobs",
-        type=integer_from(1, 1024),
-        metavar="N",
-        help="jobs at once, which share an accelerator's memory (default: 1 with an accelerator, else one per two "
-        "cores; with --ray as many as there are resources for)",
-    )
+    text = "an earlier sweep: for each agent and environment, use the settings of its best variant by score, the mean "
+    text += "over seeds of the return in the last fifth of the steps. Its seeds cannot be used again"
+    add("--best-of", type=Path, metavar="FOLDER", help=text)
+    text = "keep runs of the same agent and environment with other settings, such as another n-step, in this folder "
+    text += "(otherwise an error); a report shows them as variants"
+    add("--allow-variants", action="store_true", help=text)
+    text = "jobs at once, which share an accelerator's memory (default: 1 with an accelerator, else one per two cores; "
+    text += "with --ray as many as there are resources for)"
+    add("--jobs", type=integer_from(1, 1024), metavar="N", help=text)
     add("--max-lanes", type=integer_from(1, 4096), default=4096, metavar="N", help="most runs in one program")
-    add(
-        "--minutes",
-        type=minutes,
-        metavar="M",
-        help="stop after M minutes with checkpoints; the same command continues later",
-    )
-    add(
-        "--dry-run",
-        action="store_true",
-        help="print the jobs that are left to do (of a search, those known now), and do nothing",
-    )
-    _add_ray_flags(parser)
-    _add_search_flags(parser)
-    add_setting_flags(parser, _NAMED)
+    text = "stop after M minutes with checkpoints; the same command continues later"
+    add("--minutes", type=minutes, metavar="M", help=text)
+    text = "print the jobs that are left to do (of a search, those known now), and do nothing"
+    add("--dry-run", action="store_true", help=text)
 
-
-def _add_ray_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(
         "many machines (extra ray)",
-        "Workers of a Ray cluster do the jobs; those of a lost worker or machine are resumed elsewhere. Records are the "
-        "same as on one machine. The same command continues a sweep, with or without --ray.",
+        "Workers of a Ray cluster do the jobs; those of a lost worker or machine are resumed elsewhere. Records are "
+        "the same as on one machine. The same command continues a sweep, with or without --ray.",
     ).add_argument
-    add(
-        "--ray",
-        nargs="?",
-        const="",
-        metavar="ADDRESS",
-        help="use a Ray cluster: host:port of its head, ray://host:port, or auto for one that runs here; without an "
-        "address $RAY_ADDRESS, else one is started here",
-    )
-    add(
-        "--cpus-per-run",
-        type=number_in(">= 0", lambda value: 0 <= value < 1e4),
-        metavar="X",
-        help="CPUs of a job (default: 2, or all)",
-    )
-    add(
-        "--gpus-per-run",
-        type=number_in(">= 0, whole above 1", lambda value: 0 <= value < 1e4 and (value <= 1 or value == int(value))),
-        metavar="X",
-        help="GPUs of a job, or a fraction of one (default: 1 if the cluster has any)",
-    )
-    add(
-        "--retries",
-        type=integer_from(0, 1000),
-        metavar="N",
-        help=f"how often a job may be lost before it has failed (default: {_RETRIES})",
-    )
-    add(
-        "--storage",
-        metavar="URL",
-        help="keep checkpoints and records in s3://..., gs://..., file:///... or another place that fsspec knows, "
-        "uploaded after every iteration; OUT gets the records. Without it every machine must see OUT",
-    )
+    text = "use a Ray cluster: host:port of its head, ray://host:port, or auto for one that runs here; without an "
+    text += "address $RAY_ADDRESS, else one is started here"
+    add("--ray", nargs="?", const="", metavar="ADDRESS", help=text)
+    number = number_in(">= 0", lambda value: 0 <= value < 1e4)
+    add("--cpus-per-run", type=number, metavar="X", help="CPUs of a job (default: 2, or all)")
+    number = number_in(">= 0, whole above 1", lambda value: 0 <= value < 1e4 and (value <= 1 or value == int(value)))
+    text = "GPUs of a job, or a fraction of one (default: 1 if the cluster has any)"
+    add("--gpus-per-run", type=number, metavar="X", help=text)
+    text = f"how often a job may be lost before it has failed (default: {_RETRIES})"
+    add("--retries", type=integer_from(0, 1000), metavar="N", help=text)
+    text = "keep checkpoints and records in s3://..., gs://..., file:///... or another place that fsspec knows, "
+    text += "uploaded after every iteration; OUT gets the records. Without it every machine must see OUT"
+    add("--storage", metavar="URL", help=text)
     add("--scratch", metavar="DIR", help="with --storage: where machines train (default: their temporary folder)")
-    add(
-        "--download",
-        choices=("records", "all"),
-        help="with --storage: what OUT gets; all: checkpoints too, for play, watch and export (default: records)",
-    )
+    text = "with --storage: what OUT gets; all: checkpoints too, for play, watch and export (default: records)"
+    add("--download", choices=("records", "all"), help=text)
 
-
-def _add_search_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(
         "search over settings (extra optuna)",
         "Settings with several values, or with a range LOW..HIGH, are chosen by the scores of earlier trials: the mean "
         "over seeds of the return in the last fifth of the steps. Then report with other seeds and --best-of OUT.",
     ).add_argument
     add("--search", choices=("optuna",), help="search with Optuna instead of trying every combination")
-    add(
-        "--trials",
-        type=integer_from(1, 10**5),
-        metavar="N",
-        help=f"settings to try, for each agent in each environment (default: {_TRIALS})",
-    )
-    add(
-        "--batch",
-        type=integer_from(1, 10**4),
-        metavar="N",
-        help=f"trials that are chosen, and then run, together (default: {_BATCH})",
-    )
+    text = f"settings to try, for each agent in each environment (default: {_TRIALS})"
+    add("--trials", type=integer_from(1, 10**5), metavar="N", help=text)
+    text = f"trials that are chosen, and then run, together (default: {_BATCH})"
+    add("--batch", type=integer_from(1, 10**4), metavar="N", help=text)
     add("--search-seed", type=integer_from(0, 2**31 - 1), metavar="N", help="seed of the search (default: 0)")
+    add_setting_flags(parser, _NAMED)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -195,14 +141,14 @@ def run(options: argparse.Namespace) -> int:
 
         print(describe(choice), file=sys.stderr)
     # Ray may start processes, which must not inherit the threads of JAX: connect before it is imported.
-    with _cluster(options) as ray:
+    with _cluster(options) as cluster:
         from cramerl.sweep.execute import StopSignals
         from cramerl.sweep.folder import locked
         from cramerl.sweep.mirror import stored_jobs
         from cramerl.sweep.run import plan_sweep, require_buildable, run_sweep
 
-        with tempfile.TemporaryDirectory() as copy:  # trying a search out must not change it
-            search = _search(options, sweep, space, Path(copy) / "search.log")
+        with tempfile.TemporaryDirectory() as copy:  # planning must not change a search
+            search = _search(options, sweep, space, Path(copy))
             asked = sweep if search is None else search.sweep()
             plan = plan_sweep(asked, options.out, stored_jobs(options.storage) if options.storage else ())
             require_buildable(plan)  # before anything is written
@@ -210,22 +156,22 @@ def run(options: argparse.Namespace) -> int:
                 _print_plan(options.out, plan, search)
                 return 0
         with StopSignals() as signals, locked(options.out) as lock:
-            search = _search(options, sweep, space)
-            outcome = run_sweep(
+            search = _search(options, sweep, space, options.out)
+            plan, state = run_sweep(
                 sweep,
                 options.out,
-                lambda plan: _execute(options, plan, lock, signals, deadline, ray),
+                lambda plan: _execute(options, plan, lock, signals, deadline, cluster),
                 command=_command(options),
                 chosen=[choice.to_json(options.best_of) for choice in choices],
                 search=search,
                 storage=options.storage,
                 checkpoints=options.download == "all",
             )
-    _print_outcome(options, outcome, search)
+    _print_outcome(options, plan, state, search)
     if signals.first is not None:
-        print(f"cramerl: stopped; {how_to_continue(outcome.state)}", file=sys.stderr)
+        print(f"cramerl: stopped; {how_to_continue(state)}", file=sys.stderr)
         return 128 + signals.first
-    return 1 if outcome.state.failed else 0
+    return 1 if state.failed else 0
 
 
 def _require_fitting_flags(options: argparse.Namespace) -> None:
@@ -306,8 +252,8 @@ def _names(text: str, name: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def _cluster(options: argparse.Namespace) -> Iterator[Any]:
-    """The module ray, connected to the cluster; None if no cluster is asked for, or nothing is to be done."""
+def _cluster(options: argparse.Namespace) -> Iterator[tuple[Any, Resources] | None]:
+    """The module ray, connected, and what a job takes; None if there is no cluster to use, or nothing to do."""
     if options.ray is None or options.dry_run:
         yield None
         return
@@ -317,25 +263,29 @@ def _cluster(options: argparse.Namespace) -> Iterator[Any]:
     with connect(options.ray or None) as ray:
         from cramerl.sweep.ray import job_resources
 
-        must_fit = options.jobs is None
-        resources = job_resources(ray.nodes(), options.cpus_per_run, options.gpus_per_run, must_fit=must_fit)
-        yield ray, resources
+        asked = (options.cpus_per_run, options.gpus_per_run)
+        yield ray, job_resources(ray.nodes(), *asked, must_fit=options.jobs is None)
 
 
-def _search(options: argparse.Namespace, sweep: Sweep, space: Space, copy: Path | None = None) -> Search | None:
-    """The search that is asked for, as far as it is; on a copy of its file, if one is given."""
+def _search(options: argparse.Namespace, sweep: Sweep, space: Space, folder: Path) -> Search | None:
+    """The search that is asked for, as far as it is; it keeps its trials in a folder, if not in OUT then in a copy."""
     if options.search is None:
         return None
     from cramerl.sweep.search import SEARCH, Search
 
-    if copy is not None and (options.out / SEARCH).exists():
-        shutil.copy(options.out / SEARCH, copy)
-    trials, batch, seed = options.trials or _TRIALS, options.batch or _BATCH, options.search_seed or 0
-    return Search(options.out, space, sweep, trials=trials, batch=batch, seed=seed, file=copy)
+    if folder != options.out and (options.out / SEARCH).exists():
+        shutil.copy(options.out / SEARCH, folder)
+    numbers = {"trials": options.trials or _TRIALS, "batch": options.batch or _BATCH, "seed": options.search_seed or 0}
+    return Search(options.out, space, sweep, **numbers, file=folder / SEARCH)
 
 
 def _execute(
-    options: argparse.Namespace, plan: Plan, lock: int, signals: Any, deadline: float | None, cluster: Any
+    options: argparse.Namespace,
+    plan: Plan,
+    lock: int,
+    signals: StopSignals,
+    deadline: float | None,
+    cluster: tuple[Any, Resources] | None,
 ) -> State:
     from cramerl.sweep.display import sweep_display
     from cramerl.sweep.execute import LocalProcesses, default_slots, execute
@@ -347,9 +297,7 @@ def _execute(
         from cramerl.sweep.ray import RayTasks
 
         executor = RayTasks(
-            *cluster[:1],
-            options.out,
-            cluster[1],
+            *(cluster[0], options.out, cluster[1]),
             retries=_RETRIES if options.retries is None else options.retries,
             python=_CHILD,
             storage=options.storage,
@@ -357,15 +305,9 @@ def _execute(
             checkpoints=options.download == "all",
         )
         slots = (lambda: options.jobs) if options.jobs else executor.slots
-    with sweep_display(sys.stderr, options.out, len(plan.done)) as on_progress:
-        return execute(
-            plan.jobs,
-            executor,
-            slots,
-            on_progress=on_progress,
-            stop_requests=lambda: signals.count,
-            deadline=deadline,
-        )
+    with sweep_display(sys.stderr, options.out, len(plan.done)) as show:
+        requests = {"stop_requests": lambda: signals.count, "deadline": deadline}
+        return execute(plan.jobs, executor, slots, on_progress=show, **requests)
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -394,18 +336,13 @@ def _print_plan(out: Path, plan: Plan, search: Search | None) -> None:
         print(f"{out / job.folder}: {runs}, {job.steps:,} steps, {starts[job.start].format(step=job.step)}")
 
 
-def _print_outcome(options: argparse.Namespace, outcome: Outcome, search: Search | None) -> None:
+def _print_outcome(options: argparse.Namespace, plan: Plan, state: State, search: Search | None) -> None:
     """What is done, failed, diverged and left."""
     from cramerl.sweep.folder import inspect_run, log_file
 
-    (plan, state), out = outcome, options.out
-    for (agent, env), trials in search.tried.items() if search is not None else ():
-        scores = [-math.inf if score is None else score for score in search.scores((agent, env))] if search else []
-        if any(score > -math.inf for score in scores):
-            best = max(range(len(scores)), key=scores.__getitem__)
-            settings = ", ".join(f"{name} {value}" for name, value in trials[best].items())
-            ended = sum(score > -math.inf for score in scores)
-            print(f"best of {ended} trials of {agent} on {env}: {settings}, score {scores[best]:,.2f} (trial {best})")
+    out = options.out
+    for line in () if search is None else search.describe_best():
+        print(line)
     done = len(plan.done) + len(state.done)
     parts = [f"{done} done" + (f" ({len(plan.done)} of them before)" if plan.done and state.done else "")]
     parts += [f"{len(state.failed)} failed"] if state.failed else []

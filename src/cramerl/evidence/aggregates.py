@@ -98,5 +98,7 @@ def _reference_scale(best: BestGroups, games: Sequence[str]) -> tuple[dict[str, 
             limits[env] = (0.0, reference)
         else:
             notes.append(f"Aggregates leave out {env}: the score to divide by, {reference:.4g}, is not positive.")
-    whose = "dqn" if has_dqn else "the best agent (there is no dqn that has played them all)"
-    return limits, f"scores divided by the mean score of {whose} on the same game", notes
+    if has_dqn:
+        return limits, "scores divided by dqn's mean score on the same game", notes
+    words = "scores divided by the best agent's mean score on the same game, because dqn has not played all of them"
+    return limits, words, notes

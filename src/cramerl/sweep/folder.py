@@ -28,7 +28,6 @@ from cramerl.runs.folder import (
     read_object,
 )
 from cramerl.runs.group import DIVERGED, RunGroup
-from cramerl.runs.presets import applies
 from cramerl.sweep.plan import (
     AXES,
     Identity,
@@ -226,32 +225,26 @@ def locked(out: Path) -> Iterator[int]:
 def read_record(out: Path) -> dict[str, Any]:
     """The content of ``sweep.json``; an empty record if there is none."""
     empty = {"format": _FORMAT, "commands": [], "axes": {}, "chosen": [], "jobs": []}
-    if not (out / RECORD).exists():
-        return empty
 
     def checked(record: dict[str, Any]) -> dict[str, Any]:
         if record.get("format") != _FORMAT:
             raise ValueError(f"format must be {_FORMAT}, got {record.get('format')!r}")
-        for name, value in empty.items():
-            if not isinstance(record.get(name), type(value)):
-                raise ValueError(f"{name} must be {type(value).__name__}, got {record.get(name)!r}")
-        for name, values, kind, keys in (
-            ("commands", record["commands"], str, ()),
-            ("axes", record["axes"].values(), list, ()),
-            ("chosen", record["chosen"], dict, ("agent", "env", "from")),
-            ("jobs", record["jobs"], dict, ("folder", "agent", "env", "steps", "settings")),
-        ):
-            for value in values:
-                if not isinstance(value, kind) or any(key not in value for key in keys):
-                    needed = f" with {', '.join(keys)}" if keys else ""
-                    raise ValueError(f"{name} must hold {kind.__name__}{needed}, got {value!r}")
+        needed = {"commands": (), "axes": (), "chosen": ("agent", "env", "from"), "jobs": ("folder", "agent", "env")}
+        for name, keys in needed.items():
+            values, kind = record.get(name), {"commands": str, "axes": list}.get(name, dict)
+            items = values.values() if isinstance(values, dict) else values
+            if not isinstance(values, type(empty[name])) or not all(
+                isinstance(item, kind) and all(key in item for key in keys) for item in items or ()
+            ):
+                with_keys = f" with {', '.join(keys)}" if keys else ""
+                raise ValueError(f"{name} must hold {kind.__name__}{with_keys}, got {values!r}")
         return record
 
-    return read_object(out / RECORD, checked)
+    return read_object(out / RECORD, checked) if (out / RECORD).exists() else empty
 
 
 def write_record(out: Path, plan: Plan, command: str, chosen: list[dict[str, Any]], failed: Mapping[str, str]) -> None:
-    """Write ``sweep.json``: the commands, axes and choices so far, and every job with its distinguishing settings.
+    """Write ``sweep.json``: the commands, axes and choices so far, and the jobs; their settings are in their folders.
 
     Args:
         out: folder of the sweep.
@@ -260,37 +253,19 @@ def write_record(out: Path, plan: Plan, command: str, chosen: list[dict[str, Any
         chosen: settings that were taken from another sweep, and why.
         failed: folders of jobs that failed, with the reason.
     """
-    record, asked = read_record(out), [*plan.jobs, *plan.done]
-    known = {job["folder"] for job in record["jobs"]}
-    new = plan.jobs or any(job.folder not in known for job in asked)
-    commands = [*record["commands"], *([command] if new and command not in record["commands"] else [])]
-    axes = {name: [*dict.fromkeys([*record["axes"].get(name, []), *values])] for name, values in plan.varied.items()}
-    jobs = {job["folder"]: _with_new_axes(job, out, plan.varied) for job in record["jobs"]}
-    for job in asked:
+    record, jobs = read_record(out), {}
+    for job in (*plan.jobs, *plan.done):
         config = job.group.first
         jobs[job.folder] = {"folder": job.folder, "agent": config.agent, "env": config.env}
-        jobs[job.folder] |= {"seeds": sorted(job.group.values("seed")), "steps": config.steps}
-        jobs[job.folder] |= {"settings": distinguishing_settings(job.group, plan.varied)}
         jobs[job.folder] |= {"failed": failed[job.folder]} if job.folder in failed else {}
+    before = {job["folder"]: job for job in record["jobs"]}
+    new = plan.jobs or not jobs.keys() <= before.keys()
+    commands = [*record["commands"], *([command] if new and command not in record["commands"] else [])]
+    axes = {name: [*dict.fromkeys([*record["axes"].get(name, []), *values])] for name, values in plan.varied.items()}
     choices = {(choice["agent"], choice["env"], choice["from"]): choice for choice in [*record["chosen"], *chosen]}
     content = {"format": _FORMAT, "command": "; ".join(commands), "commands": commands, "axes": axes}
-    content |= {"chosen": list(choices.values()), "jobs": [jobs[folder] for folder in sorted(jobs)]}
+    content |= {"chosen": list(choices.values()), "jobs": [job for _, job in sorted((before | jobs).items())]}
     write_json(out / RECORD, content)
-
-
-def distinguishing_settings(group: RunGroup, varied: Collection[str]) -> dict[str, Any]:
-    """The values of the settings that a sweep varies: one value, or a list where runs of the group differ."""
-    found = {n: group.values(n) for n in varied if applies(n, group.first.agent, group.first.env)}
-    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
-
-
-def _with_new_axes(record: dict[str, Any], out: Path, varied: Collection[str]) -> dict[str, Any]:
-    """The record of a job that this command does not ask for, with its values of settings that are axes only now."""
-    folder = out / record["folder"]
-    names = {name for name in varied if applies(name, record["agent"], record["env"])}
-    if names <= set(record["settings"]) or not (folder / CONFIG).exists():
-        return record
-    return record | {"settings": distinguishing_settings(load_group(folder), varied)}
 
 
 def _require_run_files(path: Path) -> None:

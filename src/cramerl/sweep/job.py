@@ -1,4 +1,4 @@
-"""A job of a sweep as its parent process sees it: the file that tells a child what to do, the child, and how it ended."""
+"""A job of a sweep as its parent process sees it: the file that tells a child what to do, the child, and its end."""
 
 from __future__ import annotations
 

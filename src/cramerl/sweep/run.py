@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
 from cramerl.runs.build import env_family, make_envs, make_learner
+from cramerl.runs.config import DEFAULTS
 from cramerl.runs.loggers import require_loggers
 from cramerl.sweep.execute import State
 from cramerl.sweep.folder import Plan, log_file, make_plan, write_record
 from cramerl.sweep.mirror import Mirror, require_writable, stored_jobs
 from cramerl.sweep.plan import AXES, Sweep
 from cramerl.sweep.search import Search
-
-
-class Outcome(NamedTuple):
-    """How a sweep ended: what it had planned last, and what became of it; ``state.failed`` has all that failed."""
-
-    plan: Plan
-    state: State
 
 
 def plan_sweep(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
@@ -32,20 +27,13 @@ def plan_sweep(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
 
 def require_buildable(plan: Plan) -> None:
     """Raise ValueError for environments and settings of new jobs that cannot be built."""
-    new = [job.group.first for job in plan.jobs if job.start != "resume"]
     # Learning rates and the like do not decide whether a program can be built.
-    sized = (
-        [n for n in ("agent", "env", *AXES) if n in ("v_min", "v_max") or not isinstance(getattr(new[0], n), float)]
-        if new
-        else []
-    )
-    for config in {tuple(getattr(config, name) for name in sized): config for config in new}.values():
+    sized = [name for name in AXES if name in ("v_min", "v_max") or not isinstance(DEFAULTS[name], float)]
+    new = [job.group.first for job in plan.jobs if job.start != "resume"]
+    for config in {tuple(getattr(one, name) for name in ("agent", "env", *sized)): one for one in new}.values():
         require_loggers(config)
-        envs = make_envs(config, 1)
-        try:
+        with closing(make_envs(config, 1)) as envs:
             make_learner(config, envs.spec)
-        finally:
-            envs.close()
 
 
 def run_sweep(
@@ -58,7 +46,7 @@ def run_sweep(
     search: Search | None = None,
     storage: str | None = None,
     checkpoints: bool = False,
-) -> Outcome:
+) -> tuple[Plan, State]:
     """Do what is missing, batch by batch if there is a search. The folder must be locked.
 
     Args:
@@ -70,6 +58,9 @@ def run_sweep(
         search: chooses the runs instead of ``sweep``.
         storage: URL where the folders of jobs are kept.
         checkpoints: whether ``out`` gets checkpoints from the storage, not only records.
+
+    Returns:
+        The last plan, and what became of it, with everything that failed.
     """
     stored = [] if storage is None else stored_jobs(storage)
     for folder in stored:
@@ -84,4 +75,4 @@ def run_sweep(
         failed |= state.failed
         write_record(out, plan, command, chosen, failed)
         if state.left or state.stopping or search is None or not search.ask():
-            return Outcome(plan, state._replace(failed=failed))
+            return plan, state._replace(failed=failed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +90,7 @@ class Search:
                 self._studies[agent, env] = study
                 self._spaces[agent, env] = {n: values for n, values in space.items() if applies(n, agent, env)}
         for place, tried in self.tried.items():
-            if not tried:
+            if not tried or len(tried) % batch:  # the process may have been killed in the middle of a batch
                 self._ask(place)
 
     @property
@@ -134,6 +134,16 @@ class Search:
             runs = wanted_runs(dataclasses.replace(self._sweep, **only))
             means.append(float(np.mean([known.get(identity(run), math.nan) for run in runs])))
         return [None if math.isnan(mean) else mean for mean in means]
+
+    def describe_best(self) -> Iterator[str]:
+        """The best settings so far, one line for each agent in each environment that has any score."""
+        for (agent, env), tried in self.tried.items():
+            scores = {number: x for number, x in enumerate(self.scores((agent, env))) if x is not None}
+            if scores:
+                best = max(scores, key=scores.__getitem__)
+                settings = ", ".join(f"{name} {value}" for name, value in tried[best].items())
+                found = f"{settings}, score {scores[best]:,.2f} (trial {best})"
+                yield f"best of {len(scores)} trials of {agent} on {env}: {found}"
 
     def _asked(self, place: tuple[str, str]) -> list[Any]:
         """Optuna's trials; one during whose creation the process was killed has no settings and is left out."""
