@@ -267,7 +267,7 @@ def test_a_port_in_use_is_refused_before_anything_is_loaded(runs):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert f"{port} is in use; port 0 finds a free one" in refused("watch", runs / "s51", "--serve", "--port", port)
+        assert f"port must be free, but {port} is not" in refused("watch", runs / "s51", "--serve", "--port", port)
 
 
 def test_several_agents_of_one_kind_go_by_their_folders(runs):

@@ -45,10 +45,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _format_error(error: float) -> str:
-    return f"{error:.1e}" if error > 1e-14 else "< 1e-14"
-
-
 def run(options: argparse.Namespace) -> int:
     """Run the demonstration."""
     from cramerl import demo, evaluations
@@ -70,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"{row.num_atoms:>7}{row.raw:>15.2f}{row.best:>15.2f}   [{row.penalty_low:.3f}, {row.penalty_high:.2f}]")
     print(f"\nGradient descent, {options.atoms} atoms: distance left after {options.steps} steps")
     for descent in result.descents:
-        print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {_format_error(descent.error[-1])}")
+        left = f"{descent.error[-1]:.1e}" if descent.error[-1] > 1e-14 else "< 1e-14"
+        print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {left}")
     print("\nReturn distributions of a queue (number waiting, 6 Fourier features)")
     print(queue.summary())
     print()

@@ -182,7 +182,7 @@ def assemble(player: Player, steps: Sequence[PlayedStep], tape: Tape) -> Recordi
         facts=_facts(player, steps),
         actions=player.actions,
         tape=tape,
-        palette=player.env.colours,
+        palette=player.env.palette.colours,
         legend=player.env.legend,
         caption=player.env.caption,
         action=action,

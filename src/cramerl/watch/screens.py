@@ -48,7 +48,8 @@ class FilmedEnv:
     Attributes:
         spec: see `EnvSpec`.
         num_envs: 1.
-        picture: (H, W) uint8, indices of `colours`.
+        picture: (H, W) uint8, indices of the palette's colours.
+        palette: the colours of all pictures so far.
         legend: what colours mean, as pairs of a name and a colour.
         caption: what the picture is, in a few words.
     """
@@ -62,13 +63,8 @@ class FilmedEnv:
         self._render: Callable[[], np.ndarray | None] = getattr(self._envs, "render", lambda: None)
         self.spec = self._envs.spec
         self._draw, self.legend, self.caption = _drawing(self.spec)
-        self._palette = Palette()
+        self.palette = Palette()
         self.picture = np.zeros((0, 0), np.uint8)
-
-    @property
-    def colours(self) -> np.ndarray:
-        """The colours of all pictures so far, (P, 3) uint8."""
-        return self._palette.colours
 
     def reset(self, seed: int) -> np.ndarray:
         """Start an episode; see `HostEnvs`."""
@@ -89,7 +85,7 @@ class FilmedEnv:
 
     def _film(self, frames: np.ndarray) -> None:
         rendered = self._render()
-        self.picture = self._palette.indices(self._draw(frames[0]) if rendered is None else rendered)
+        self.picture = self.palette.indices(self._draw(frames[0]) if rendered is None else rendered)
 
 
 class Palette:
