@@ -100,7 +100,7 @@ def test_a_recording_is_what_the_agent_says(runs, lenient_jax):
 
     agent, seen = load_agent(runs / "s51"), []
     envs = make_envs(load_config(runs / "s51"), 1)
-    played = play_episodes(agent, envs, 2, epsilon=0.2, seed=3, watch=lambda *step: seen.append(step))
+    played = play_episodes(agent, envs, 2, epsilon=0.2, seed=3, on_step=lambda *step: seen.append(step))
     made = record(load_watched([runs / "s51", runs / "qr"]), episodes=2, epsilon=0.2, seed=3)
     real = [step for step in seen if not step[2].first[0]]  # the step that only starts an episode is not shown
     length = min(one.length for one in played)

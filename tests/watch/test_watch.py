@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from watch_recordings import make_recording
 
+from cramerl import measures
 from cramerl.deep import heads
 from cramerl.deep.envs.base import EnvSpec
 from cramerl.supports import Support
@@ -163,13 +164,13 @@ def test_clipped_mass_is_the_learner_s(rng):
     masses = np.asarray(head.distribution(outputs)[1])
     np.testing.assert_allclose(
         recording.clipped_mass(head.support.atoms, rewards, discounts, masses),
-        heads.clipped_mass(head, rewards, discounts, outputs),
+        measures.clipped_mass(head.support, rewards, discounts, masses),
         atol=1e-6,
     )
 
 
 def spec(name, shape, dtype="float32", **settings):
-    return EnvSpec(name, "native", 3, shape, dtype, **settings)
+    return EnvSpec(name, "gymnax", 3, shape, dtype, **settings)
 
 
 def test_channels_are_drawn_in_the_order_of_the_legend():

@@ -118,7 +118,7 @@ class Schedule:
             for a, b in zip(cuts, [*cuts[1:], stop], strict=False)
         ]
 
-    def exploration(self, steps: jax.Array) -> jax.Array:
+    def exploration(self, steps: Any) -> jax.Array:
         """Epsilon after this many steps."""
         done = (steps - self.min_replay_steps) / max(self.exploration_decay_steps, 1)
         return 1.0 + (self.exploration_final - 1.0) * jnp.clip(done, 0.0, 1.0)
