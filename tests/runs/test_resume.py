@@ -178,8 +178,9 @@ def test_the_runs_compared_here_have_something_to_compare(whole):
 def test_the_same_settings_write_the_same_bytes_and_another_seed_does_not(name, whole, tmp_path):
     train(settings(name), tmp_path / "again")
     assert_same(tmp_path / "again", whole(name))
-    train(settings(name, seed=1, steps=ITERATION), tmp_path / "other")
-    mine, other = (log_of(run).splitlines()[: ITERATION // LOG] for run in (whole(name), tmp_path / "other"))
+    train(settings(name, seed=1, steps=2 * ITERATION), tmp_path / "other")
+    lines = lines_of(tmp_path / "other")
+    mine, other = (log_of(run).splitlines()[:lines] for run in (whole(name), tmp_path / "other"))
     values = [[json.loads(line) | {"seed": None} for line in lines] for lines in (mine, other)]
     assert values[0] != values[1]
 
@@ -416,7 +417,7 @@ def test_rows_paused_in_are_whole_in_every_later_checkpoint(whole, tmp_path):
 
 
 def test_a_replay_shorter_than_an_iteration_goes_back_to_its_start(tmp_path):
-    config, told = settings("gymnasium", replay_steps=100), []
+    config, told = settings("gymnasium", replay_steps=100, min_replay_steps=80), []
     train(config, tmp_path / "whole")
     press = pressing_ctrl_c_at(ITERATION + 3 * LOG)
 
@@ -728,7 +729,7 @@ def test_when_all_lanes_are_lost_the_run_ends(tmp_path):
 def test_a_run_whose_replay_has_lost_its_last_iteration_cannot_be_made_longer(tmp_path):
     run = tmp_path / "run"
     ended = ITERATION + 3 * LOG
-    train(settings("gymnasium", replay_steps=100, steps=ended, eval_episodes=0), run)
+    train(settings("gymnasium", replay_steps=100, min_replay_steps=80, steps=ended, eval_episodes=0), run)
     before = files_of(run)
     sentence = (
         rf"^{re.escape(str(run))} cannot be made longer: its replay_steps are fewer than the steps of its last "
