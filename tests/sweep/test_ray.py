@@ -19,7 +19,7 @@ from lenient import lenient
 from cramerl._ray import connect
 from cramerl.runs.group import as_group
 from cramerl.runs.presets import preset
-from cramerl.sweep.execute import execute
+from cramerl.sweep.execute import State, execute
 from cramerl.sweep.folder import find_runs, log_file
 from cramerl.sweep.mirror import Mirror
 from cramerl.sweep.plan import Job
@@ -188,6 +188,23 @@ def test_a_job_fails_by_its_own_error_at_once_and_by_losses_after_its_retries(ma
     assert len(starts(log_file(tmp_path, "pong/x"))) == 1 + 2
     worker = "import os; os.kill(os.getppid(), 9)"
     assert run(worker) == "lost 2 times: its worker disappeared"
+
+
+def test_a_second_request_to_stop_does_not_wait(machines, tmp_path):
+    (tmp_path / "sweep.json").write_text("{}")
+    jobs = [Job(f"pong/{name}", as_group(preset("smoke", "dqn", "pong"))) for name in ("running", "waiting", "more")]
+    stubborn = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); "
+    stubborn += "sys.stdin.read()"
+    requests = [0]
+
+    def on_progress(state: State) -> None:
+        log = log_file(tmp_path, "pong/running")
+        requests[0] += log.exists() and "ready" in log.read_text()
+
+    with connect(machines.address) as ray:
+        tasks = RayTasks(ray, tmp_path, Resources(1, 0), retries=3, python=["-c", stubborn])
+        state = execute(jobs, tasks, lambda: 3, on_progress=on_progress, stop_requests=lambda: requests[0])
+    assert (state.done, state.failed, {job.folder for job in state.left}) == ([], {}, {job.folder for job in jobs})
 
 
 # SIGINT is ignored in processes started in the background; a terminal does not do that, so restore the default.

@@ -109,7 +109,7 @@ class RayTasks:
             num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=retries, retry_exceptions=[JobLost]
         )
         self._running: dict[Any, Job] = {}
-        self._stopping = False
+        self._stopping = self._killed = False
         printer = getattr(getattr(ray, "_private", None), "worker", None)
         if hasattr(printer, "print_to_stdstream"):  # Ray prints long messages about lost workers to standard output
             printer.print_to_stdstream = lambda *_, **__: None  # pyright: ignore[reportOptionalMemberAccess]
@@ -129,10 +129,9 @@ class RayTasks:
         self._running[self._task.remote(Order(self._out, job, *self._order))] = job
 
     def ended(self) -> list[Ended]:
-        """Jobs whose task ended since the last call."""
-        if not self._running:
-            return []
-        over, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        """Jobs whose task ended since the last call; after `kill`, all."""
+        tasks = list(self._running)
+        over = tasks if self._killed or not tasks else self._ray.wait(tasks, num_returns=len(tasks), timeout=0)[0]
         return [self._ending(self._running.pop(task), task) for task in over]
 
     def stop(self) -> None:
@@ -145,13 +144,13 @@ class RayTasks:
         """Wait for nothing any more: when this process ends, Ray ends the tasks, and their children stop too."""
         if not self._stopping:
             self.stop()
-        self._running = {}
+        self._killed = True
 
     def _ending(self, job: Job, task: Any) -> Ended:
         errors = self._ray.exceptions
         try:
-            status, said = self._ray.get(task)
-        except errors.TaskCancelledError:
+            status, said = self._ray.get(task, timeout=0 if self._killed else None)
+        except (errors.TaskCancelledError, errors.GetTimeoutError):
             status, said = STOPPED, ""
         except errors.RayTaskError as error:
             lost = f"lost {self._retries + 1} times: " if isinstance(error.cause, JobLost) else ""
