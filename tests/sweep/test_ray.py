@@ -24,9 +24,9 @@ from cramerl.sweep.folder import find_runs, log_file
 from cramerl.sweep.mirror import Mirror
 from cramerl.sweep.plan import Job
 from cramerl.sweep.ray import (
-    Order,
     RayTasks,
     Resources,
+    TaskSettings,
     job_resources,
     run_task,
     scratch_folder,
@@ -176,7 +176,7 @@ def test_a_job_fails_by_its_own_error_at_once_and_by_losses_after_its_retries(ma
 
     def run(code: str) -> str:
         with connect(machines.address) as ray:
-            tasks = RayTasks(ray, tmp_path, Resources(1, 0), retries=1, python=["-c", code])
+            tasks = RayTasks(ray, TaskSettings(tmp_path, ["-c", code], Resources(1, 0)), 1)
             return execute(jobs, tasks, tasks.slots).failed["pong/x"]
 
     assert f" does not see {tmp_path}: put the sweep on a file system that all machines share" in run("")
@@ -202,7 +202,7 @@ def test_a_second_request_to_stop_does_not_wait(machines, tmp_path):
         requests[0] += log.exists() and "ready" in log.read_text()
 
     with connect(machines.address) as ray:
-        tasks = RayTasks(ray, tmp_path, Resources(1, 0), retries=3, python=["-c", stubborn])
+        tasks = RayTasks(ray, TaskSettings(tmp_path, ["-c", stubborn], Resources(1, 0)), 3)
         state = execute(jobs, tasks, lambda: 3, on_progress=on_progress, stop_requests=lambda: requests[0])
     assert (state.done, state.failed, {job.folder for job in state.left}) == ([], {}, {job.folder for job in jobs})
 
@@ -289,13 +289,10 @@ def test_resources_of_a_job():
     assert job_resources([node(1)], 2, 0.5, must_fit=False) == Resources(2, 0.5)
 
 
-def order(out: Path, **options) -> Order:
-    return Order(out, Job("pong/x", as_group(preset("smoke", "dqn", "pong"))), [], {}, **options)
-
-
 def test_a_worker_with_another_version_says_so(tmp_path):
+    job = Job("pong/x", as_group(preset("smoke", "dqn", "pong")))
     with pytest.raises(ValueError, match=r"^every machine must have cramerl 0.0.0, "):
-        run_task(order(tmp_path, version="0.0.0"))
+        run_task(TaskSettings(tmp_path, [], Resources(1, 0), version="0.0.0"), job)
 
 
 def test_what_killed_tasks_left_on_a_machine_is_removed(tmp_path):
@@ -315,12 +312,12 @@ def test_variables_that_results_depend_on_are_those_of_the_driver(tmp_path, monk
     for name in ("XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as Ray does
-    asked = order(tmp_path)._replace(environment=shared_variables(mine))
+    asked = TaskSettings(tmp_path, [], Resources(1, 0), environment=shared_variables(mine))
     there = task_environment(asked)
     assert "OMP_NUM_THREADS" not in there
     assert (there["JAX_ENABLE_X64"], there["JAX_PLATFORMS"]) == ("1", "cpu")
-    assert task_environment(asked._replace(gpus=0.25))["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.225"
-    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in task_environment(asked._replace(gpus=2.0))
+    assert task_environment(asked._replace(resources=Resources(1, 0.25)))["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.225"
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in task_environment(asked._replace(resources=Resources(1, 2)))
 
 
 # --- the command

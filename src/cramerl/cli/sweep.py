@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import shlex
 import shutil
 import sys
@@ -294,16 +295,13 @@ def _execute(
         number = min(options.jobs or default_slots(len(plan.jobs)), max(1, len(plan.jobs)))
         executor, slots = LocalProcesses(options.out, number, lock, _CHILD), lambda: number
     else:
-        from cramerl.sweep.ray import RayTasks
+        from cramerl.sweep.ray import RayTasks, TaskSettings, shared_variables
 
-        executor = RayTasks(
-            *(cluster[0], options.out, cluster[1]),
-            retries=_RETRIES if options.retries is None else options.retries,
-            python=_CHILD,
-            storage=options.storage,
-            scratch=options.scratch or "",
-            checkpoints=options.download == "all",
-        )
+        ray, resources = cluster
+        where = (options.out.resolve(), _CHILD, resources, options.storage, options.scratch or "")
+        retries = _RETRIES if options.retries is None else options.retries
+        settings = TaskSettings(*where, shared_variables(os.environ))
+        executor = RayTasks(ray, settings, retries, checkpoints=options.download == "all")
         slots = (lambda: options.jobs) if options.jobs else executor.slots
     with sweep_display(sys.stderr, options.out, len(plan.done)) as show:
         requests = {"stop_requests": lambda: signals.count, "deadline": deadline}

@@ -13,7 +13,7 @@ from cramerl.runs.build import env_family, make_envs, make_learner
 from cramerl.runs.config import DEFAULTS
 from cramerl.runs.loggers import require_loggers
 from cramerl.sweep.execute import State
-from cramerl.sweep.folder import Plan, log_file, make_plan, write_record
+from cramerl.sweep.folder import Plan, make_plan, write_record
 from cramerl.sweep.mirror import Mirror, require_writable, stored_jobs
 from cramerl.sweep.plan import AXES, Sweep
 from cramerl.sweep.search import Search
@@ -64,7 +64,7 @@ def run_sweep(
     """
     stored = [] if storage is None else stored_jobs(storage)
     for folder in stored:
-        Mirror(f"{storage}/{folder}", out / folder, log_file(out, folder)).synchronise(checkpoints=checkpoints)
+        Mirror.of_job(f"{storage}", out, folder).synchronise(checkpoints=checkpoints)
     failed: dict[str, str] = {}
     while True:
         plan = plan_sweep(sweep if search is None else search.sweep(), out, stored)
