@@ -26,8 +26,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cramerl.deep.compiling import compiler_options
 from cramerl.deep.envs.base import EnvSpec
+from cramerl.deep.host_program import compiler_options
 from cramerl.deep.learner import Learner
 from cramerl.deep.networks import make_network
 from cramerl.deep.replay import Batch

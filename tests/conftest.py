@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+# Before JAX is imported: what one test, worker or child process compiles, all others read from this folder.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="cramerl-compiled-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 import array_api_strict
 import hypothesis
@@ -16,7 +24,6 @@ import jax
 import matplotlib as mpl
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from lenient import lenient
 
 from cramerl._arrays import host_values
@@ -86,18 +93,6 @@ def lenient_jax() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Compiled programs on the disk: children compile nothing that another has compiled."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
-    folder.mkdir(exist_ok=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        yield folder
-
-
 @pytest.fixture(scope="module")
 def sweep_command() -> Iterator[Callable[..., int]]:
     """`cramerl sweep` in this process, with real children."""
@@ -106,18 +101,3 @@ def sweep_command() -> Iterator[Callable[..., int]]:
         yield lambda *words: cli(["sweep", *map(str, words)])
     jax.config.update("jax_platforms", before[0])
     signal.signal(signal.SIGTERM, before[1])
-
-
-@pytest.fixture(scope="module")
-def cache(compiled: Path) -> Iterator[Path]:
-    """The same for this process."""
-    folder = compiled
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    for name, value in zip(names, (str(folder), 0.0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield folder
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()

@@ -43,7 +43,7 @@ def _view(name: str, rng: np.random.Generator, actions: int, action: np.ndarray)
     steps = len(action)
     if name in ("qr", "dqn"):
         places = np.sort(rng.normal(size=(steps, actions, 1 if name == "dqn" else 5)), axis=-1)
-        return make_view(name, name, None, places, places.mean(axis=-1), action)
+        return make_view(name, None, places, places.mean(axis=-1), action)
     distributions = rng.dirichlet(np.ones(11), size=(steps, actions))
     if name == "s51":
         distributions[:, :, -1] -= 0.3  # negative mass on a positive return
@@ -51,5 +51,5 @@ def _view(name: str, rng: np.random.Generator, actions: int, action: np.ndarray)
         if steps > 17:
             distributions[17, action[17], 1] -= 0.6
             distributions[17, action[17], 8] += 0.6
-    view = make_view(name, name, ATOMS, distributions, distributions @ ATOMS, action)
+    view = make_view(name, ATOMS, distributions, distributions @ ATOMS, action)
     return view._replace(clipped=np.linspace(0, 0.1, steps, dtype=np.float32))

@@ -18,6 +18,7 @@ POSITIVE, NEGATIVE, TARGET, ACCENT = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 AGENT_COLOURS = {"s51": NEGATIVE, "u51": POSITIVE, "c51": TARGET, "dqn": ACCENT, "qr": "#E69F00", "hl_gauss": "#56B4E9"}
 OTHER_COLOUR = "#8C8C8C"
 INK, PAPER = "#1b1f24", "#ffffff"  # of figures on pages; a dark page replaces them
+LEAST_MASS = 5e-4  # that can be seen
 MEAN: dict[str, Any] = {"color": INK, "linewidth": 1.4}
 REALISED: dict[str, Any] = {"color": TARGET, "linewidth": 1.4, "linestyle": (0, (4, 2))}
 
@@ -113,7 +114,7 @@ def draw_state_distributions(atoms: Any, states: Any, masses: Any, means: Any) -
         draw_distribution(ax, atoms, bars, mean)
         ax.set_title(f"state {state}: mean {mean:.3g}", fontsize=10)
         ax.set(xlabel="return", ylabel="mass")
-    add_distribution_legend(figure, negative=bool((np.asarray(masses) < 0).any()))
+    add_distribution_legend(figure, negative=bool((np.asarray(masses) < -LEAST_MASS).any()))
     return figure
 
 

@@ -195,7 +195,7 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
         (["train", "s52", "CartPole-v1"], "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got 's52'"),
         (["train", "s51", ""], "env must be the name of an environment, got ''"),
         (["train", "s51", "NoSuchGame-v0"], "got 'NoSuchGame-v0'"),
-        (["train", "s51", "ALE/Pnog-v5"], "near it: 'pong'"),
+        (["train", "s51", "ALE/Pnog-v5"], "did you mean 'pong'"),
         (["train", "s51", "CartPole-v1", "--preset", "fast"], "preset must be one of paper, icml"),
         (["train", "s51", "CartPole-v1", "--steps", "1.5"], "steps must be an integer, got '1.5'"),
         (["train", "s51", "CartPole-v1", "--num-envs", "0"], "num_envs must be an integer >= 1 and <= 65536, got 0"),

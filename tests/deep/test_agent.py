@@ -16,6 +16,7 @@ from cramerl.deep import replay as replays
 from cramerl.deep.agent import play_episodes
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.envs.base import EnvSpec, FrameStack, Step
+from cramerl.deep.trees import weights_of
 from cramerl.runs import build
 from cramerl.runs.config import AGENTS, TrainConfig
 from cramerl.runs.folder import load_config
@@ -25,8 +26,6 @@ from cramerl.runs.presets import preset
 SPEC = EnvSpec("Toy", "gymnasium", 3, (4,), "float32")
 TINY = {"steps": 240, "iteration_steps": 240, "log_steps": 80, "min_replay_steps": 80, "num_atoms": 5, "batch_size": 4}
 TINY |= {"network": "linear", "max_episode_steps": 20, "v_min": 0.0, "v_max": 20.0}
-
-pytestmark = pytest.mark.usefixtures("cache")
 
 
 def settings(**changes):
@@ -212,9 +211,7 @@ def test_a_run_and_its_export_are_one_agent(run, exported, rng):
     assert_same_weights(first.params, second.params)
     saved = CheckpointStore(run / "checkpoints").latest()
     assert saved is not None
-    assert_same_weights(
-        first.params, {"outputs": {"weights": saved.arrays["[0].learner.params['outputs']['weights']"]}}
-    )
+    assert_same_weights(first.params, {"outputs": {"weights": weights_of(saved.arrays)["outputs.weights"]}})
     observations = rng.normal(size=(5, 4)).astype(np.float32)
     for ours, theirs in zip(first.distributions(observations), second.distributions(observations), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -234,7 +231,7 @@ def test_the_model_card(run, exported):
     assert {name: array.shape for name, array in weights.items()} == {"outputs.weights": (4, 2 * 5)}
     assert "| parameters | 40 |" in text
     assert "# s51 on CartPole-v1\n" in text
-    assert "| environment | CartPole-v1 (native, 2 actions, observations (4,)) |" in text
+    assert "| environment | CartPole-v1 (gymnax, 2 actions, observations (4,)) |" in text
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert (
         f"| mean return | {rows[-1]['charts/episodic_return']:.2f} (training episodes, last tenth of 240 steps)" in text
@@ -283,7 +280,7 @@ def rewritten(folder, change):
         (lambda w, r: ({"outputs.weights": w["outputs.weights"][:, :-1].copy()}, r), "shape"),
         (lambda w, r: ({"outputs.weights": w["outputs.weights"].astype(np.float64)}, r), "dtype"),
         (lambda w, r: ({}, r), "no array named"),
-        (lambda w, r: ({**w, "more": np.zeros(2)}, r), "'more', which has no place here"),
+        (lambda w, r: ({**w, "more": np.zeros(2)}, r), "'more', which does not belong to it"),
         (lambda w, r: (w, {**r, "config": "{"}), "model.safetensors cannot be used: "),
         (lambda w, r: (w, {**r, "config": '{"batchsize": 3}'}), "'batchsize' is no setting"),
         (lambda w, r: (w, {**r, "environment": "{}"}), "model.safetensors cannot be used: "),
@@ -334,7 +331,7 @@ def lanes(tmp_path_factory):
 def test_the_first_of_two_lanes_is_exported(lanes, tmp_path):
     saved = CheckpointStore(lanes["full"] / "checkpoints").latest()
     assert saved is not None
-    both = saved.arrays["[0].learner.params['outputs']['weights']"]
+    both = weights_of(saved.arrays)["outputs.weights"]
     assert both.shape == (2, 4, 10)
     assert (both[0] != both[1]).any()
     for kind, folder in lanes.items():
@@ -348,7 +345,7 @@ def test_the_first_of_two_lanes_is_exported(lanes, tmp_path):
 def test_any_lane_can_be_taken(kind, lanes, tmp_path):
     saved = CheckpointStore(lanes["full"] / "checkpoints").latest()
     assert saved is not None
-    second = saved.arrays["[0].learner.params['outputs']['weights']"][1]
+    second = weights_of(saved.arrays)["outputs.weights"][1]
     cramerl.export_agent(lanes[kind], tmp_path / "out", lane=1)
     for agent in (cramerl.load_agent(lanes[kind], lane=1), cramerl.load_agent(tmp_path / "out")):
         np.testing.assert_array_equal(agent.params["outputs"]["weights"], second)

@@ -18,7 +18,7 @@ from cramerl.deep.schedule import Schedule
 FIRST, LAST, TERMINATED = 1, 2, 4
 WEIGHTS, START, ACT, STEP, SAMPLE = range(5)  # the streams' numbers are part of what a checkpoint means
 
-pytestmark = pytest.mark.usefixtures("cache", "lenient_jax")
+pytestmark = pytest.mark.usefixtures("lenient_jax")
 
 
 def stream(seed, number, index=0):
@@ -286,7 +286,7 @@ def test_two_programs_are_compiled(seeds, caplog):
     def compiled():
         return sum("Compiling jit(_blocks)" in record.getMessage() for record in caplog.records)
 
-    loop = loop_of(seeds=seeds)
+    loop = loop_of(seeds=seeds, batch_size=5)  # no other test compiles these
     with jax.log_compiles(), caplog.at_level("WARNING"):
         for count in (1, 2, 1):
             loop.advance(count)
@@ -298,6 +298,9 @@ def test_two_programs_are_compiled(seeds, caplog):
         loop.write_rows(0, loop.read_rows(0, 5))
         loop.advance(4)
     assert compiled() == 2
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        loop_of(seeds=[seed + 7 for seed in seeds], batch_size=5).advance(12)
+    assert compiled() == 2, "runs that differ in their seeds share programs"
 
 
 @pytest.mark.parametrize("seeds", [[0], [0, 1]])

@@ -14,7 +14,7 @@ from scipy import stats
 
 from cramerl import Support, cramer_distance_sq
 from cramerl.cramer import cramer_gram, unit_mass_basis
-from cramerl.deep.heads import HEADS, S51, clipped_mass, make_head
+from cramerl.deep.heads import HEADS, S51, make_head
 
 S51_VARIANTS = {
     f"s51-{where}-{scale}": ("s51", {"normalisation": where, "mass_penalty_scale": scale})
@@ -33,11 +33,9 @@ VARIANTS = {
 SKEWED = {"num_atoms": 11, "v_min": -2.0, "v_max": 30.0}
 CASES = {case: make_head(name, **SKEWED, **options) for case, (name, options) in VARIANTS.items()}
 CASES |= {"s51-51": make_head("s51"), "u51-51": make_head("u51")}
-LAWFUL = [case for case, head in CASES.items() if head.support is not None]
 
 every_head = pytest.mark.parametrize("case", CASES)
 every_variant = pytest.mark.parametrize("case", VARIANTS)
-every_lawful_head = pytest.mark.parametrize("case", LAWFUL)
 every_s51 = pytest.mark.parametrize("case", S51_VARIANTS)
 
 
@@ -236,8 +234,7 @@ def compiled(case):
     head = CASES[case]
 
     def before(rewards, discounts, outputs):
-        clipped = () if head.support is None else clipped_mass(head, rewards, discounts, outputs)
-        return head.target(rewards, discounts, outputs), head.distribution(outputs), head.values(outputs), clipped
+        return head.target(rewards, discounts, outputs), head.distribution(outputs), head.values(outputs)
 
     def total(outputs, targets):
         losses = head.loss(outputs, targets)
@@ -259,7 +256,7 @@ def gradients_and_losses(case, outputs, targets):
 def test_distribution_and_values(case, rng, x64):
     head = CASES[case]
     batch = transitions(head, rng, ROWS)
-    _, (atoms, masses), values, _ = backed_up(case, *batch)
+    _, (atoms, masses), values = backed_up(case, *batch)
     for i, outputs in enumerate(np.asarray(batch[2])):
         z, unit = twin_distribution(head, outputs)
         np.testing.assert_allclose(atoms[i], z, rtol=1e-12)
@@ -272,7 +269,7 @@ def test_values_are_the_mean_of_a_distribution_of_mass_one(case, rng, x64):
     rewards, discounts, outputs = transitions(CASES[case], rng, ROWS)
     if "s51" in case:
         outputs = jnp.asarray([put_right(row) for row in np.asarray(outputs)])
-    _, (atoms, masses), values, _ = backed_up(case, rewards, discounts, outputs)
+    _, (atoms, masses), values = backed_up(case, rewards, discounts, outputs)
     np.testing.assert_allclose(np.sum(masses, axis=-1), 1, rtol=1e-12)
     np.testing.assert_allclose(values, np.sum(atoms * masses, axis=-1), rtol=1e-10, atol=1e-12)
 
@@ -320,20 +317,6 @@ def test_gradient_is_zero_at_the_target_and_the_loss_least(case, rng, x64):
     gradients, losses = gradients_and_losses(case, best + aside, np.array([target] * ROWS))
     np.testing.assert_allclose(gradients[0], 0, atol=1e-12)
     assert (np.diff(losses) > 0).all()
-
-
-@every_lawful_head
-def test_clipped_mass_is_the_loops(case, rng, x64):
-    head = CASES[case]
-    batch = transitions(head, rng, ROWS)
-    _, (atoms, masses), _, shares = backed_up(case, *batch)
-    for i, (reward, discount) in enumerate(zip(*map(np.asarray, batch[:2]), strict=True)):
-        outside = 0.0
-        for z, mass in zip(atoms[i], masses[i], strict=True):
-            if not head.support.v_min <= reward + discount * z <= head.support.v_max:
-                outside += abs(mass)
-        assert shares[i] == pytest.approx(outside / np.abs(masses[i]).sum(), abs=1e-12)
-    assert 0 < np.mean(shares) < 1
 
 
 # States of which the answer is known: an episode ends at once, with one reward or one of two.
@@ -476,21 +459,7 @@ def test_s51_values_of_a_centred_support_are_the_means_of_the_outputs(rng, x64):
     np.testing.assert_allclose(backed_up("s51-51", *batch)[2], means, rtol=1e-9, atol=1e-9)
 
 
-# Clipped mass, building, size.
-
-
-@every_lawful_head
-def test_nothing_is_clipped_without_a_reward_and_everything_far_away(case, rng, x64):
-    """In the order none, up, down, up, ..."""
-    outputs = transitions(CASES[case], rng, ROWS)[2]
-    rewards, discounts = arrays([0.0] + [1e3, -1e3] * 11 + [1e3], [1.0] + [0.5, 0.0] * 11 + [0.5])
-    shares = backed_up(case, rewards, discounts, outputs)[3]
-    np.testing.assert_allclose(shares, [0] + [1] * (ROWS - 1), rtol=1e-12)
-
-
-def test_clipped_mass_of_no_mass_is_zero(x64):
-    shares = backed_up("s51-51", jnp.full(ROWS, 99.0), jnp.ones(ROWS), jnp.zeros((ROWS, 51)))[3]
-    np.testing.assert_array_equal(shares, 0)
+# Building, size.
 
 
 def test_unknown_head():

@@ -16,7 +16,7 @@ from cramerl.deep.schedule import Schedule
 from cramerl.runs import build
 from cramerl.runs.presets import preset
 
-pytestmark = pytest.mark.usefixtures("cache", "whole_process_lenient")
+pytestmark = pytest.mark.usefixtures("whole_process_lenient")
 CONFIG = preset("smoke", "s51", "pong", network="mlp", hidden_units=(4,), num_atoms=5, num_envs=4, batch_size=4)
 SCHEDULE = Schedule(
     num_envs=4, update_period_steps=1, batch_size=4, min_replay_steps=40, replay_steps=200, target_period_steps=24
@@ -35,13 +35,14 @@ def fixture_whole_process_lenient() -> Any:
         jax.config.update(name, value)
 
 
-def make(groups: int, *, thread: bool, on_host: bool = False) -> HostLoop:
+def make(groups: int, *, thread: bool, on_host: bool = False, updates: int = 0) -> HostLoop:
     size = 4 // groups
     envs = [AtariEnvs("pong", size, sticky=0.25, noop_max=5, skip=i * size) for i in range(groups)]
     learner = build.make_learner(CONFIG, envs[0].spec)
-    loop = HostLoop(envs, learner, SCHEDULE, seed=3, frames_on_host=on_host, launch_in_thread=thread)
-    loop._updates_per_call = 4 // groups  # as on an accelerator: each group launches its share
-    return loop
+    updates = updates or 4 // groups  # as on an accelerator: each group launches its part
+    return HostLoop(
+        envs, learner, SCHEDULE, seed=3, frames_on_host=on_host, launch_in_thread=thread, updates_per_call=updates
+    )
 
 
 def run(loop: HostLoop, blocks: list[int]) -> dict[str, Any]:
@@ -109,12 +110,10 @@ def test_groups_go_on_from_the_middle_of_an_iteration(thread):
     again.close()
 
 
-def test_updates_are_shared_among_groups():
-    loop = make(2, thread=False)
-    loop._updates_per_call = 1
-    assert [list(loop._share(group)) for group in loop.groups] == [[0, 1], [2, 3]]
-    loop._updates_per_call = 4
-    assert [list(loop._share(group)) for group in loop.groups] == [[], [0]]
+@pytest.mark.parametrize(("updates", "calls"), [(1, [[0, 1], [2, 3]]), (4, [[], [0]])])
+def test_updates_are_divided_among_groups(updates, calls):
+    loop = make(2, thread=False, updates=updates)
+    assert [list(loop._updates_after(group)) for group in loop.groups] == calls
     loop.close()
 
 

@@ -35,7 +35,7 @@ def test_which_agents_are_compared(tmp_path):
 
 
 def test_variants_without_a_plain_form_are_compared_with_their_nearest(tmp_path):
-    """In the order of their numbers; a preset's values have no place of their own among them."""
+    """In the order of their numbers; a preset's values are not special."""
     for epsilon, steps in ((1e-8, 3), (1e-8, 10), (3e-4, 3), (3e-4, 10), (5e-2, 3)):
         run = tmp_path / "runs" / f"{epsilon} {steps}"
         write_run(run, "u51", seeds=2, n_step=steps, optimiser_epsilon=epsilon, mean_weight=0.1)

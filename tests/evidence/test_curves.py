@@ -231,5 +231,5 @@ def test_settings_that_cannot_be_used(run):
     with pytest.raises(ValueError, match="it has no agent"):
         read_curves([run])
     (run / "config.json").write_text("[]")
-    with pytest.raises(ValueError, match="must hold an object"):
+    with pytest.raises(ValueError, match="must contain an object"):
         read_curves([run])

@@ -1,4 +1,4 @@
-"""What results/ says of itself: its commands make what is there, and presets are what it chose."""
+"""results/: its recorded commands match its runs, and presets have the settings it chose."""
 
 import itertools
 import json

@@ -191,7 +191,7 @@ def test_an_evaluation_alone_is_a_report(evaluated, tmp_path):
     assert status == 0, err
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<h1>Report of 1 evaluated process</h1>" in page
-    assert "The dashed line is the mean." in page
+    assert "The vertical line is the mean." in page
     assert "action that was chosen" not in page
     assert "most visited" in (tmp_path / "out" / "tables.md").read_text() or "states shown" in page
     assert (tmp_path / "out" / "figures" / "distributions-walk.svg").exists()

@@ -194,9 +194,9 @@ def test_a_log_shorter_than_a_checkpoint_says(run):
 
 def test_weights_are_described_for_each_lane(run):
     lanes = [{"learning_rate": rate, "seed": 7} for rate in (1e-3, 1e-2, 1e-1)]
-    arrays = [{"['conv1']['bias']": np.array([3.0, 4.0]) * factor, "['w']": np.ones((2, 3))} for factor in (1, 2, 3)]
-    arrays[1]["['w']"][0, 0] = np.nan
-    arrays[2]["['w']"] = np.full((2, 3), 1e30, np.float32)  # whose squares overflow
+    arrays = [{"conv1.bias": np.array([3.0, 4.0]) * factor, "w": np.ones((2, 3))} for factor in (1, 2, 3)]
+    arrays[1]["w"][0, 0] = np.nan
+    arrays[2]["w"] = np.full((2, 3), 1e30, np.float32)  # whose squares overflow
     with np.errstate(over="ignore"):
         run.describe_weights(40, lanes, arrays, lost={1})
     found = json.loads((run.path / "weights.json").read_text(), parse_constant=pytest.fail)

@@ -25,7 +25,7 @@ TINY = {"steps": 240, "iteration_steps": 120, "log_steps": 40, "min_replay_steps
 TINY |= {"network": "linear", "max_episode_steps": 20, "v_min": 0.0, "v_max": 20.0}
 TINY |= {"eval_episodes": 2, "tensorboard": True}
 
-pytestmark = pytest.mark.usefixtures("cache", "lenient_jax")
+pytestmark = pytest.mark.usefixtures("lenient_jax")
 
 
 def events(folder):

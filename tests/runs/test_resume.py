@@ -34,12 +34,6 @@ from cramerl.runs.group import RunGroup, as_group
 from cramerl.runs.presets import preset
 from cramerl.runs.training import Diverged, Run, Status, require_same_settings
 
-# A program that a killed process left half written is compiled anew, with a warning.
-pytestmark = [
-    pytest.mark.usefixtures("cache"),
-    pytest.mark.filterwarnings("ignore:Error (reading|writing) persistent compilation cache entry"),
-]
-
 # Four iterations of 160 steps, a line of the log every 40, blocks of 4; the replay holds less than half of the run.
 STEPS, ITERATION, LOG, ROWS = 640, 160, 40, 120
 TINY = {
@@ -222,9 +216,10 @@ FIRST_SYNCS, SYNCS = 9, 7
 class Worker:
     """A run in a process of its own, begun or resumed."""
 
-    def __init__(self, folder: Path, config: RunGroup, cache: Path | None, fatal_sync: int = 0, pause: float = 0):
-        env = {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-        env |= {"JAX_COMPILATION_CACHE_DIR": str(cache)} if cache else {}
+    def __init__(
+        self, folder: Path, config: RunGroup, fatal_sync: int = 0, pause: float = 0, *, compile_again: bool = False
+    ):
+        env = {name: value for name, value in os.environ.items() if not (compile_again and name.endswith("CACHE_DIR"))}
         command = [sys.executable, "-c", WORKER, str(folder), json.dumps(config.to_json()), str(fatal_sync), str(pause)]
         self.folder, self.started = folder, time.monotonic()
         self.process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
@@ -254,32 +249,32 @@ KILLED = -signal.SIGKILL
 
 
 @pytest.mark.parametrize("name", [slow("cartpole"), "pong", slow("gymnasium"), slow("breakout")])
-def test_killed_twice_and_resumed(name, whole, cache, tmp_path):
+def test_killed_twice_and_resumed(name, whole, tmp_path):
     config, run, moments = settings(name), tmp_path / "run", random.Random(name)
     reference = whole(name)
     # In the second checkpoint, half way; the first must then be good.
-    assert Worker(run, config, cache, fatal_sync=FIRST_SYNCS + moments.randint(2, SYNCS)).wait() == KILLED
+    assert Worker(run, config, fatal_sync=FIRST_SYNCS + moments.randint(2, SYNCS)).wait() == KILLED
     assert lines_of(run) == 2 * (ITERATION // LOG + 1)
     assert [path.name for path in checkpoints_of(run)] in (["000001"], ["000001", "000002"])
     # Then at any moment after a few more lines.
     wanted = lines_of(run) + moments.randint(1, 5)
-    worker = Worker(run, config, cache, pause=0.02)
+    worker = Worker(run, config, pause=0.02)
     assert worker.kill_when(lambda: lines_of(run) >= wanted, delay=moments.uniform(0, 0.05)) == KILLED
     assert lines_of(run) < lines_of(reference)
-    assert Worker(run, config, cache).wait() == 0
+    assert Worker(run, config).wait() == 0
     assert_same(run, reference)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ENVIRONMENTS if name != "lanes"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_killed_again_and_again(name, seed, whole, cache, tmp_path):
-    """Five kills in a row, at moments of every kind; every other chain compiles everything anew."""
+def test_killed_again_and_again(name, seed, whole, tmp_path):
+    """Five kills in a row, at moments of every kind; every other chain compiles everything again."""
     config, run, moments = settings(name), tmp_path / "run", random.Random(f"{name}{seed}")
     reference, kills = whole(name), 0
     for kind in moments.sample(["sync", "line", "tmp", "time", "line"], 5):
         fatal = moments.randint(1, FIRST_SYNCS + 2) if kind == "sync" else 0
-        worker = Worker(run, config, cache if seed else None, fatal_sync=fatal, pause=0.02)
+        worker = Worker(run, config, fatal_sync=fatal, pause=0.02, compile_again=not seed)
         begun, delay = lines_of(run), moments.uniform(0, 0.05)
         if kind == "sync":
             status = worker.wait()
@@ -293,7 +288,7 @@ def test_killed_again_and_again(name, seed, whole, cache, tmp_path):
         assert status in (KILLED, 0), worker.words
         kills += status == KILLED
     assert kills >= 2
-    assert Worker(run, config, cache).wait() == 0
+    assert Worker(run, config).wait() == 0
     assert_same(run, reference)
 
 
@@ -518,7 +513,7 @@ def test_no_checkpoint_can_be_used(damage, whole, tmp_path):
     for checkpoint in checkpoints_of(run):
         damage(checkpoint)
     before = files_of(run)
-    with pytest.raises(Damaged, match=r"holds no checkpoint that can be used .*checkpoint 000004.*checkpoint 000003"):
+    with pytest.raises(Damaged, match=r"holds no usable checkpoint .*checkpoint 000004.*checkpoint 000003"):
         resume(run)
     assert files_of(run) == before
 

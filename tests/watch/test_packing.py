@@ -98,7 +98,7 @@ def test_two_noisy_agents_for_the_length_of_an_atari_episode_stay_under_25_mb(tm
     noisy = []
     for name in ("a", "b"):
         distributions = 0.02 + 0.03 * rng.standard_normal((steps, actions, 51), np.float32)
-        noisy.append(make_view(name, name, atoms, distributions, rng.random((steps, actions)), action))
+        noisy.append(make_view(name, atoms, distributions, rng.random((steps, actions)), action))
     columns = {"action": action, "reward": nothing, "score": nothing, "episode": action * 0, "realised": nothing}
     names = [f"action {i}" for i in range(actions)]
     path = write_page(replace(made, **columns, tape=tape, views=noisy, actions=names), tmp_path / "long.html")

@@ -30,7 +30,7 @@ def test_a_tape_gives_back_its_pictures(count, rng):
 def test_predictions_that_are_not_finite_are_refused():
     distributions = np.full((1, 2, 3), np.nan)
     with pytest.raises(ValueError, match="s51 predicts numbers that are not finite"):
-        recording.make_view("s51", "s51", np.arange(3.0), distributions, np.zeros((1, 2)), np.zeros(1, int))
+        recording.make_view("s51", np.arange(3.0), distributions, np.zeros((1, 2)), np.zeros(1, int))
 
 
 def test_realised_returns():

@@ -70,14 +70,14 @@ def test_atari_is_in_colour_and_in_step_with_what_the_agent_sees():
         frame = env.reset(3)[0]
         for i in range(60):
             frame = env.step(np.array([2 + i % 2], np.int32)).frames[0]
-        rgb = env.colours[env.picture].astype(float)
+        rgb = env.palette.colours[env.picture].astype(float)
     finally:
         env.close()
     # Compared in blocks: the agent's frame is resized, which changes edges a little.
     blocks = (rgb @ [0.299, 0.587, 0.114]).reshape(7, 30, 4, 40).mean(axis=(1, 3))
     seen = frame.astype(float).reshape(7, 12, 4, 21).mean(axis=(1, 3))
     np.testing.assert_allclose(blocks, seen, atol=3)
-    assert not np.all(env.colours[:, 0] == env.colours[:, 2])  # not gray
+    assert not np.all(env.palette.colours[:, 0] == env.palette.colours[:, 2])  # not gray
 
 
 class Painter(gymnasium.Env):
@@ -108,7 +108,7 @@ def test_an_environment_that_draws_itself_is_shown_so():
     env.reset(0)
     for steps in (1, 2):
         env.step(np.zeros(1, np.int32))
-        np.testing.assert_array_equal(env.colours[env.picture], np.full((4, 6, 3), steps))
+        np.testing.assert_array_equal(env.palette.colours[env.picture], np.full((4, 6, 3), steps))
     env.close()
 
 

@@ -45,10 +45,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _format_error(error: float) -> str:
-    return f"{error:.1e}" if error > 1e-14 else "< 1e-14"
-
-
 def run(options: argparse.Namespace) -> int:
     """Run the demonstration."""
     from cramerl import demo, evaluations
@@ -70,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"{row.num_atoms:>7}{row.raw:>15.2f}{row.best:>15.2f}   [{row.penalty_low:.3f}, {row.penalty_high:.2f}]")
     print(f"\nGradient descent, {options.atoms} atoms: distance left after {options.steps} steps")
     for descent in result.descents:
-        print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {_format_error(descent.error[-1])}")
+        left = f"{descent.error[-1]:.1e}" if descent.error[-1] > 1e-14 else "< 1e-14"
+        print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {left}")
     print("\nReturn distributions of a queue (number waiting, 6 Fourier features)")
     print(queue.summary())
     print()
@@ -85,7 +82,7 @@ def _train_agents(options: argparse.Namespace) -> int:
     from cramerl.runs.progress import progress_display
     from cramerl.runs.scores import tail_score
 
-    runs = {}
+    runs, curves = {}, {}
     print(f"\nFour agents learn MinAtar Breakout, {options.train_steps:,} steps each; exploration ends after a third")
     for agent in _RATES:
         with progress_display(sys.stderr) as on_progress:
@@ -93,18 +90,13 @@ def _train_agents(options: argparse.Namespace) -> int:
         if not run.finished:
             print(f"stopped at step {run.step:,} of {agent}; the same command continues from there")
             return 130
-        score = tail_score(run.rows).mean
-        print(f"  {agent:<5} mean return in the last fifth {score:6.2f}   {run.folder}", flush=True)
-    curves = {}
-    for agent, run in runs.items():
-        points = [(row["step"], row["charts/episodic_return"]) for row in run.rows if "charts/episodic_return" in row]
-        steps, returns = zip(*points, strict=True) if points else ((), ())
-        score = tail_score(run.rows)
+        rows, score = [row for row in run.rows if "charts/episodic_return" in row], tail_score(run.rows)
+        steps, returns = ([row[name] for row in rows] for name in ("step", "charts/episodic_return"))
         curves[agent] = {"steps": steps, "returns": returns, "score": score.mean if score.episodes else None}
+        print(f"  {agent:<5} mean return in the last fifth {score.mean:6.2f}   {run.folder}", flush=True)
     figure, ax = plots.new_figure(1, height=4.0)
-    plots.draw_curves(
-        ax, [one["steps"] for one in curves.values()], [one["returns"] for one in curves.values()], curves
-    )
+    steps, returns = ([curve[name] for curve in curves.values()] for name in ("steps", "returns"))
+    plots.draw_curves(ax, steps, returns, curves)
     ax.set_title("MinAtar Breakout, one seed each")
     print(f"wrote {_files.write_json(options.out / 'curves.json', curves)}")
     print(f"wrote {plots.save(figure, options.out / 'curves.png')}")

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
     places = [Path(place) for place in (options.json, options.html, options.markdown) if place not in (None, "-")]
     if len({place.resolve() for place in places}) < len(places):
-        raise ValueError(f"--json, --html and --markdown must be files of their own, got {places[0]} and {places[-1]}")
+        raise ValueError(f"--json, --html and --markdown must be different files, got {places[0]} and {places[-1]}")
     for place in places:
         _files.require_writable(place)
     show_progress("recomputing the paper's claims ...")

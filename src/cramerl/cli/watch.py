@@ -52,7 +52,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "runs", nargs="+", type=Path, metavar="RUN", help="folders of runs or exports, or one of cramerl evaluate"
     )
     add = parser.add_argument_group("playing").add_argument
-    add("--lane", type=_lanes, metavar="N[,N]", help="runs of groups: one for all, or one for each (default: 0)")
+    add(
+        "--lane",
+        type=_lanes,
+        metavar="N[,N]",
+        help="which run of a group: one for all folders, or one each (default: 0)",
+    )
     add("--episodes", type=integer_from(1), metavar="N", help="how many (default: 1)")
     add("--max-steps", type=integer_from(1), metavar="N", help="stop after N steps (default: when the episode ends)")
     add("--seed", type=integer_from(0, 2**31 - 1), help="of environment and actions (default: 0)")

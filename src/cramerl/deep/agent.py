@@ -1,10 +1,10 @@
-"""An agent that has learned: what it thinks of an observation, what it does, and episodes of it playing."""
+"""A trained agent: what it predicts for an observation, how it acts, and episodes it plays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,9 +22,9 @@ class Agent:
 
     Attributes:
         head: what the outputs mean.
-        network: outputs from observations.
+        network: from observations to outputs.
         params: weights.
-        spec: of the environment it was trained for.
+        spec: the environment it was trained in.
     """
 
     head: Head
@@ -36,21 +36,21 @@ class Agent:
         return f"Agent({type(self.head).__name__} on {self.spec.name}, {self.spec.num_actions} actions)"
 
     def outputs(self, observations: Any) -> np.ndarray:
-        """What the network returns, (N, A, O), for observations ``(N, *spec.observation_shape)``."""
-        return np.asarray(self._compiled[0](self.params, self._checked(observations)))
+        """Outputs of the network (N, A, O) for observations ``(N, *spec.observation_shape)``."""
+        return np.asarray(_outputs(self.network, self.params, self._checked(observations)))
 
     def values(self, observations: Any) -> np.ndarray:
         """Mean return of each action, (N, A)."""
         return np.asarray(self.head.values(jnp.asarray(self.outputs(observations))))
 
     def distributions(self, observations: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Atoms and masses (N, A, K) of the distribution of the return of each action."""
+        """Atoms and masses (N, A, K) of the return distribution of each action."""
         atoms, masses = self.head.distribution(jnp.asarray(self.outputs(observations)))
         return np.asarray(atoms), np.asarray(masses)
 
     def act(self, observations: Any) -> np.ndarray:
         """The best actions, (N,) int32."""
-        return np.asarray(self._compiled[1](self.params, self._checked(observations)))
+        return np.asarray(_greedy(self.head, self.network, self.params, self._checked(observations)))
 
     def _checked(self, observations: Any) -> np.ndarray:
         observations = np.asarray(observations)
@@ -61,12 +61,16 @@ class Agent:
             )
         return observations
 
-    @cached_property
-    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        def greedy(params: Params, observations: Any) -> Any:
-            return jnp.argmax(self.head.values(self.network.apply(params, observations)), axis=-1).astype(jnp.int32)
 
-        return jax.jit(self.network.apply), jax.jit(greedy)
+# Compiled once for all agents with an equal head and network, whatever their weights.
+@partial(jax.jit, static_argnums=0)
+def _outputs(network: Network, params: Params, observations: Any) -> Any:
+    return network.apply(params, observations)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _greedy(head: Head, network: Network, params: Params, observations: Any) -> Any:
+    return jnp.argmax(head.values(network.apply(params, observations)), axis=-1).astype(jnp.int32)
 
 
 class Episode(NamedTuple):

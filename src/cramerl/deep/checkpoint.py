@@ -1,8 +1,9 @@
-"""Checkpoints of a training run: whole or not there, checked before they are used, and never pickled.
+"""Checkpoints of a training run: complete or absent, checked before they are used, and never pickled.
 
 ``RUN/checkpoints/000007/`` holds ``manifest.json`` and ``state.safetensors``; ``RUN/checkpoints/replay/`` holds the
-rows of the replay in shards, each written once and shared by the checkpoints whose manifests name it. A manifest is put
-in place after everything it names is on the disk, so a process killed at any moment leaves the last checkpoint good.
+rows of the replay in shards, each written once and shared by the checkpoints whose manifests name it. A checkpoint is
+renamed into place after everything its manifest names is on the disk, so a process killed at any moment leaves the last
+checkpoint good.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from cramerl._files import write_whole
 from cramerl._version import __version__
 from cramerl.deep.trees import Arrays, Damaged
 
-FORMAT = 2
+FORMAT = 3
 _STATE, _MANIFEST, _REPLAY = "state.safetensors", "manifest.json", "replay"
 _SHARD = re.compile(rf"{_REPLAY}/rows-(\d{{12,}})-(\d{{12,}})\.safetensors")
 _DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _DTYPES += ("float16", "float32", "float64")
 
-Replay = Callable[[int, int], Arrays]
+ReadRows = Callable[[int, int], Arrays]
 
 
 class Shard(NamedTuple):
-    """A file with the rows ``start`` to ``stop`` (exclusive) of the replay."""
+    """A file with rows [start, stop) of the replay."""
 
     start: int
     stop: int
@@ -55,11 +56,11 @@ class CheckpointStore:
 
     Args:
         folder: ``RUN/checkpoints``; created at the first save.
-        keep: how many checkpoints stay on the disk, the newest included.
-        shard_bytes: most bytes of replay in one file; saving takes about three times as much memory.
+        keep: how many checkpoints stay on the disk, including the newest.
+        shard_bytes: largest size of a replay file; saving takes about three times as much memory.
 
     Attributes:
-        problems: a sentence about each newer checkpoint that the last :meth:`latest` passed over.
+        problems: a sentence about each newer checkpoint that the last call of :meth:`latest` skipped.
     """
 
     def __init__(self, folder: Path, keep: int = 2, shard_bytes: int = 256 << 20):
@@ -69,10 +70,10 @@ class CheckpointStore:
         self.folder, self.keep, self.shard_bytes = Path(folder), keep, shard_bytes
         self.problems: list[str] = []
         self._newest: dict[str, Any] | None = None  # manifest of the newest good checkpoint
-        self._known = False  # whether _newest is what the disk holds; checking means reading every shard
+        self._known = False  # whether _newest is what the disk holds; to find out, every shard must be read
 
     def latest(self) -> Saved | None:
-        """Read and check the newest good checkpoint; None if there is none at all.
+        """Read and check the newest good checkpoint; None if there is no checkpoint at all.
 
         Raises:
             Damaged: there are checkpoints, but none can be used.
@@ -91,7 +92,7 @@ class CheckpointStore:
             return Saved(manifest["info"], arrays, self._shards(manifest))
         if self.problems:
             found = "; ".join(self.problems)
-            raise Damaged(f"{self.folder} holds no checkpoint that can be used (remove it to begin anew): {found}")
+            raise Damaged(f"{self.folder} holds no usable checkpoint (remove it to start from the beginning): {found}")
         self._known = True
         return None
 
@@ -109,21 +110,21 @@ class CheckpointStore:
         arrays: Arrays,
         *,
         rows: tuple[int, int] | None = None,
-        replay: Replay | None = None,
+        replay: ReadRows | None = None,
         capacity: int = 0,
     ) -> Path:
-        """Write a checkpoint, then remove those beyond ``keep`` and the shards that none of the rest needs.
+        """Write a checkpoint, then remove those beyond ``keep`` and the shards that no other needs.
 
         Args:
-            info: what JSON can hold; ``info["iteration"]`` numbers the checkpoint, and one of that number is replaced.
+            info: JSON values; ``info["iteration"]`` is the checkpoint's number, and replaces one of the same number.
             arrays: booleans, integers and floats, of any shape and name.
             rows: the live rows of the replay, first and one past the last, counted from the beginning of the run.
-            replay: called as ``replay(a, b)`` for rows that are not yet in a shard, once per shard (and once for a
-                single row, to learn its size); every array has b - a rows.
-            capacity: rows that the ring keeps; rows before ``stop - capacity`` are left out. 0: ``rows`` as it is.
+            replay: returns rows [a, b) when called as ``replay(a, b)``. It is called once for each new shard, and once
+                for a single row to measure it.
+            capacity: rows that the ring holds; rows before ``stop - capacity`` are left out. 0 takes ``rows`` as given.
 
         Raises:
-            OSError: the disk is full, or the like. Nothing is left of this checkpoint; the last good one is named.
+            OSError: for example, the disk is full. This checkpoint is removed; the message names the last good one.
             Damaged: the folder holds checkpoints, but none can be used.
         """
         number, live = _iteration(info), _live(rows, replay, capacity)
@@ -131,25 +132,14 @@ class CheckpointStore:
             self.latest()
         newest = self._newest
         _check_order(number, live, newest, self.folder)
-        self._known = False  # until this save has ended well
+        self._known = False  # until this save has succeeded
         target, temporary = self.folder / f"{number:06d}", self.folder / f".{number:06d}.tmp"
-        fresh: list[Path] = []
+        new_shards: list[Path] = []
         try:
-            state = _packed(arrays)
-            _make_folder(self.folder / _REPLAY)
-            self._restore()
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir()
-            files = {_STATE: _record(state)}
-            if live and replay:
-                files |= self._write_rows(live, self._kept(live, newest), replay, fresh)
-            manifest = _manifest(info, live, files)
-            _write(temporary / _STATE, state)
-            _write(temporary / _MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
-            _sync(temporary)
-            _put(temporary, target)
+            manifest = self._write_checkpoint(temporary, info, arrays, live, replay, new_shards)
+            _rename_into_place(temporary, target)
         except BaseException as error:
-            self._undo(temporary, fresh)
+            self._undo(temporary, new_shards)
             if isinstance(error, OSError):
                 raise _explained(error, number, newest, target) from error
             raise
@@ -158,8 +148,32 @@ class CheckpointStore:
         self._prune(number, newest)
         return target
 
+    def _write_checkpoint(
+        self,
+        temporary: Path,
+        info: dict[str, Any],
+        arrays: Arrays,
+        live: tuple[int, int] | None,
+        replay: ReadRows | None,
+        new_shards: list[Path],
+    ) -> dict[str, Any]:
+        """Write everything under temporary names, the manifest last, and fill ``new_shards`` for `_undo`."""
+        state = _packed(arrays)
+        _make_folder(self.folder / _REPLAY)
+        self._restore()
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        files = {_STATE: _record(state)}
+        if live and replay:
+            files |= self._write_rows(live, self._kept(live), replay, new_shards)
+        manifest = _manifest(info, live, files)
+        _write(temporary / _STATE, state)
+        _write(temporary / _MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+        _sync(temporary)
+        return manifest
+
     def _found(self) -> dict[int, Path]:
-        """Checkpoints by number. One that was renamed away by a killed process counts until its successor is there."""
+        """Checkpoints by number. One that a killed process moved aside counts until its successor exists."""
         if not self.folder.is_dir():
             return {}
         matches = (re.fullmatch(r"(\d{6,})|\.(\d{6,})\.old", path.name) for path in self.folder.iterdir())
@@ -170,8 +184,9 @@ class CheckpointStore:
         matches = (_SHARD.fullmatch(name) for name in manifest["files"])
         return sorted(Shard(int(match[1]), int(match[2]), self.folder / match[0]) for match in matches if match)
 
-    def _kept(self, live: tuple[int, int], newest: dict[str, Any] | None) -> dict[Shard, dict[str, Any]]:
-        """Shards of the newest checkpoint with live rows, in order. One that has been cut or lost since is not kept."""
+    def _kept(self, live: tuple[int, int]) -> dict[Shard, dict[str, Any]]:
+        """Shards of the newest checkpoint with live rows, in order, unless they have been cut or deleted since."""
+        newest = self._newest
         records = {s: newest["files"][f"{_REPLAY}/{s.path.name}"] for s in self._shards(newest)} if newest else {}
         return {
             shard: record
@@ -180,34 +195,34 @@ class CheckpointStore:
         }
 
     def _write_rows(
-        self, live: tuple[int, int], kept: dict[Shard, dict[str, Any]], replay: Replay, fresh: list[Path]
+        self, live: tuple[int, int], kept: dict[Shard, dict[str, Any]], replay: ReadRows, new_shards: list[Path]
     ) -> dict[str, dict[str, Any]]:
-        """Write the live rows that are in no kept shard. Returns the records of all live shards, by name."""
+        """Write the live rows that no kept shard has. Returns the records of all live shards by name."""
         files, step = {f"{_REPLAY}/{shard.path.name}": record for shard, record in kept.items()}, 0
         starts, stops = [shard.start for shard in kept], [shard.stop for shard in kept]
         for first, last in zip([live[0], *stops], [*starts, live[1]], strict=True):
             if first < last and not step:
-                row = sum(array.nbytes for array in _asked(replay, first, first + 1).values())
+                row = sum(array.nbytes for array in _read_rows(replay, first, first + 1).values())
                 step = max(1, self.shard_bytes // max(1, row))
             for start in range(first, last, max(1, step)):
                 stop = min(start + step, last)
                 path = self.folder / _REPLAY / f"rows-{start:012d}-{stop:012d}.safetensors"
-                fresh.append(path)
+                new_shards.append(path)
                 files[f"{_REPLAY}/{path.name}"] = _write_shard(path, replay, start, stop)
         _sync(self.folder / _REPLAY)
         return files
 
     def _restore(self) -> None:
-        """Bring back checkpoints that were renamed away and whose successors never came."""
+        """Rename checkpoints back that were moved aside for successors that were never written."""
         for number, path in self._found().items():
             if path.name.startswith("."):
                 path.rename(self.folder / f"{number:06d}")
 
-    def _undo(self, temporary: Path, fresh: list[Path]) -> None:
+    def _undo(self, temporary: Path, new_shards: list[Path]) -> None:
         if not temporary.exists():
-            return  # not begun, or already in place: then its shards are needed
+            return  # either nothing was written, or the checkpoint is in place and needs its shards
         with suppress(OSError):
-            for path in fresh:
+            for path in new_shards:
                 path.unlink(missing_ok=True)
             self._restore()
         shutil.rmtree(temporary, ignore_errors=True)
@@ -215,7 +230,7 @@ class CheckpointStore:
     def _prune(self, number: int, newest: dict[str, Any] | None) -> None:
         """Remove what the kept checkpoints do not need, and what killed processes left.
 
-        Kept are this one and those before the one it follows; any other was passed over as damaged.
+        This checkpoint, the one it follows and those before that are good; any other was skipped as damaged.
         """
         before = newest["info"]["iteration"] if newest else -1
         older = sorted(n for n in self._found() if n <= before and n != number)
@@ -226,7 +241,7 @@ class CheckpointStore:
         try:
             manifests = [_read_manifest(n, self.folder / name) for name, n in kept.items()]
         except Damaged:
-            return  # what it needs is not known, and it may be readable tomorrow: its shards go when it goes
+            return  # which shards it needs is unknown: they are removed when it is
         needed = {Path(file).name for manifest in manifests for file in manifest["files"]}
         for path in (self.folder / _REPLAY).iterdir():
             if path.name.startswith(("rows-", ".rows-")) and path.name not in needed:
@@ -240,51 +255,51 @@ def _iteration(info: dict[str, Any]) -> int:
     return number
 
 
-def _live(rows: tuple[int, int] | None, replay: Replay | None, capacity: int) -> tuple[int, int] | None:
+def _live(rows: tuple[int, int] | None, replay: ReadRows | None, capacity: int) -> tuple[int, int] | None:
     if rows is None:
         return None
     start, stop = (operator.index(row) for row in rows)
     if not 0 <= start <= stop:
         raise ValueError(f"rows must be 0 <= start <= stop, got {(start, stop)}")
     if replay is None:
-        raise ValueError("replay must be given where rows are, got None")
+        raise ValueError("replay must be given if rows are, got None")
     return (max(start, stop - operator.index(capacity)) if capacity else start), stop
 
 
 def _check_order(number: int, live: tuple[int, int] | None, newest: dict[str, Any] | None, folder: Path) -> None:
-    """A run that has gone back would be given the rows of another history, and never be the latest."""
+    """Refuse to save an earlier state: it would share rows with another history, and never be the latest."""
     if newest is None:
         return
     last = newest["info"]["iteration"]
     if number < last:
         raise ValueError(f'info["iteration"] must be at least {last}, the last good one in {folder}, got {number}')
     if live and newest["rows"] and live[1] < newest["rows"][1]:
-        raise ValueError(f"rows must end at {newest['rows'][1]} or later, where iteration {last} does, got {live[1]}")
+        raise ValueError(f"rows must end at {newest['rows'][1]} or later, as in iteration {last}, got {live[1]}")
 
 
-def _write_shard(path: Path, replay: Replay, start: int, stop: int) -> dict[str, Any]:
-    """A file of that name is of a killed process, or damaged: it is overwritten, never believed."""
-    data = _packed(_asked(replay, start, stop))
+def _write_shard(path: Path, replay: ReadRows, start: int, stop: int) -> dict[str, Any]:
+    """Write rows to a file. One of this name was left by a killed process or is damaged: it is overwritten."""
+    data = _packed(_read_rows(replay, start, stop))
     write_whole(path, lambda temporary: _write(temporary, data))
     return _record(data)
 
 
-def _asked(replay: Replay, start: int, stop: int) -> Arrays:
+def _read_rows(replay: ReadRows, start: int, stop: int) -> Arrays:
     arrays = {name: np.asarray(array) for name, array in replay(start, stop).items()}
     for name, array in arrays.items():
         if array.shape[:1] != (stop - start,):
-            raise ValueError(f"replay({start}, {stop}) must give {stop - start} rows, got {name!r} of {array.shape}")
+            raise ValueError(f"replay({start}, {stop}) must return {stop - start} rows, got {name!r} of {array.shape}")
     return arrays
 
 
 def _packed(arrays: Arrays) -> bytes:
-    """Arrays as the bytes of a file: written from Python, a full disk is an OSError, and no re-reading for the sum."""
+    """Arrays as the bytes of a file. Written from Python, a full disk is an OSError, and the bytes can be hashed."""
     dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, array in dense.items():
         if array.dtype.name not in _DTYPES:
             raise ValueError(f"array {name!r} must have a dtype of {', '.join(_DTYPES)}, got {array.dtype}")
     if "__metadata__" in dense:
-        raise ValueError("no array may be named '__metadata__': safetensors keeps that name for itself")
+        raise ValueError("arrays must not have the name '__metadata__', which safetensors reserves")
     return safetensors.numpy.save(dense)
 
 
@@ -295,7 +310,7 @@ def _record(data: bytes) -> dict[str, Any]:
 def _manifest(info: dict[str, Any], live: tuple[int, int] | None, files: dict[str, Any]) -> dict[str, Any]:
     info = info | {"rows": live} if live else info
     content = {"format": FORMAT, "cramerl": __version__, "info": info, "rows": live, "files": files}
-    content = json.loads(json.dumps(content, allow_nan=False))  # as it will be read: lists for tuples, text for keys
+    content = json.loads(json.dumps(content, allow_nan=False))  # as it will be read: tuples become lists, keys strings
     return content | {"sha256": _digest(content)}
 
 
@@ -313,15 +328,15 @@ def _read_manifest(number: int, path: Path) -> dict[str, Any]:
         raise Damaged(f"{refusal} is not JSON ({error})") from error
     if not isinstance(manifest, dict):
         raise Damaged(f"{refusal} must be a JSON object, got {type(manifest).__name__}")
-    if manifest.get("format") != FORMAT:  # before the sum: another format may sum otherwise
+    if manifest.get("format") != FORMAT:  # before its hash, which another format may compute differently
         found, version = manifest.get("format"), manifest.get("cramerl")
         raise Damaged(
             f"{refusal} has format {found}, written by cramerl {version}; cramerl {__version__} reads format {FORMAT}"
         )
     if manifest.pop("sha256", None) != _digest(manifest):
-        raise Damaged(f"{refusal} has been altered: its sha256 is not that of its content")
+        raise Damaged(f"{refusal} has been altered: its sha256 does not match its content")
     if manifest["info"]["iteration"] != number:
-        raise Damaged(f"{refusal} is that of iteration {manifest['info']['iteration']}")
+        raise Damaged(f"{refusal} belongs to iteration {manifest['info']['iteration']}")
     return manifest
 
 
@@ -333,7 +348,7 @@ def _check_file(number: int, path: Path, record: dict[str, Any]) -> None:
             if size != record["bytes"]:
                 raise Damaged(f"{refusal} has {size} bytes, but must have {record['bytes']}")
             if hashlib.file_digest(file, "sha256").hexdigest() != record["sha256"]:
-                raise Damaged(f"{refusal} has been altered: its sha256 is not the one in {_MANIFEST}")
+                raise Damaged(f"{refusal} has been altered: its sha256 is not that in {_MANIFEST}")
     except OSError as error:
         raise Damaged(f"{refusal} cannot be read ({error.strerror})") from error
 
@@ -346,7 +361,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Put the names in a folder on the disk: without it a renamed file may be gone after a power cut."""
+    """Put the names in a folder on the disk: otherwise a power cut can undo a rename."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -361,8 +376,8 @@ def _make_folder(folder: Path) -> None:
         _sync(folder.parent)
 
 
-def _put(temporary: Path, target: Path) -> None:
-    """Rename a directory into place. One that is there steps aside: a directory cannot be renamed over a full one."""
+def _rename_into_place(temporary: Path, target: Path) -> None:
+    """Rename a folder. An existing one is moved aside first: a folder cannot be renamed over one that is not empty."""
     if target.exists():
         aside = target.with_name(f".{target.name}.old")
         shutil.rmtree(aside, ignore_errors=True)

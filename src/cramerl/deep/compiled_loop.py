@@ -1,12 +1,12 @@
-"""The loop for environments that are JAX programs: playing, replay and updates in one compiled program.
+"""The loop for environments that are JAX programs: playing, replay and updates are one compiled program.
 
-A lane is one run: its own seed, weights, replay and environments. Several lanes run at once by ``vmap``.
+A lane is one run with its own seed, weights, replay and environments. Several lanes run at once by ``vmap``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,238 +14,117 @@ import jax.numpy as jnp
 import numpy as np
 
 from cramerl.deep import replay as replays
-from cramerl.deep.block_totals import Totals, add, ended, learned, no_totals
+from cramerl.deep.block_totals import BlockTotals, add, ended, learned, no_totals
 from cramerl.deep.envs.base import EnvSpec
 from cramerl.deep.envs.gymnax import CompiledState, GymnaxEnv
-from cramerl.deep.learner import Learner, LearnerState, LearnInfo
+from cramerl.deep.learner import Learner, LearnerState, LearnInfo, sync_target, with_params
 from cramerl.deep.networks import Params
 from cramerl.deep.schedule import Schedule, Stream, stream
 
 Array = jax.Array
-_WRITTEN_OUT = 8  # steps and updates of a block up to this number are compiled one after another, more as a loop
+# Up to this many rows or updates of a block are compiled one after another, which XLA runs faster; more are compiled as
+# a loop, which XLA compiles faster.
+_MOST_UNROLLED = 8
 
 
 class Lane(NamedTuple):
-    """Everything one run needs to go on."""
+    """The state of one run.
+
+    Attributes:
+        learner: weights and optimiser.
+        replay: a `Replay`; () in a checkpoint, whose rows are saved apart.
+        env: the environments' states.
+        frames: (N, *frame), seen now.
+        first: (N,), whether they start an episode.
+        last: (N,), whether they end one.
+        episode_return: (N,) so far.
+        episode_length: (N,) so far.
+    """
 
     learner: LearnerState
-    replay: Any  # a Replay
+    replay: Any
     env: CompiledState
-    frames: Array  # (N, *frame), what is seen now
-    first: Array  # (N,), it starts an episode
-    last: Array  # (N,), it ends one
-    episode_return: Array  # (N,) so far
+    frames: Array
+    first: Array
+    last: Array
+    episode_return: Array
     episode_length: Array
 
 
-class CompiledLoop:
-    """Runs blocks.
+class CompiledProgram:
+    """The compiled functions of a `CompiledLoop`, which depend on these arguments only: see `compiled_program`."""
 
-    Args:
-        env: the environment.
-        learner: the learner.
-        schedule: how much of what when.
-        seeds: one for each lane.
-        learning_rates: one for each lane, instead of the learner's.
-        mass_penalties: likewise, of s51.
-    """
+    def __init__(self, env: GymnaxEnv, learner: Learner, schedule: Schedule, *, many: bool):
+        self.env, self.learner, self.schedule, self._many = env, learner, schedule, many
+        self.start = jax.jit(self.each(self._start))
+        # The lanes are donated: the program writes to the replay in place instead of copying it.
+        self.run = jax.jit(self._blocks, static_argnames="learning", donate_argnums=0)
 
-    def __init__(
-        self,
-        env: GymnaxEnv,
-        learner: Learner,
-        schedule: Schedule,
-        seeds: list[int],
-        learning_rates: list[float] | None = None,
-        mass_penalties: list[float] | None = None,
-    ):
-        self.env, self.learner, self.schedule, self.seeds = env, learner, schedule, seeds
-        self.block = 0
-        self._many = len(seeds) > 1
-        self._keys = self._each(jax.random.key)(jnp.asarray(seeds) if self._many else seeds[0])
-        self.lanes: Lane = jax.jit(self._each(self._start))(self._keys)
-        for name, values in (("learning_rate", learning_rates), ("mass_penalty", mass_penalties)):
-            if values is not None:
-                each = jnp.asarray(values if self._many else values[0], dtype=jnp.float32)
-                self.lanes = self.lanes._replace(learner=self.lanes.learner._replace(**{name: each}))
-        self._none = jax.tree.map(lambda x: jnp.full(len(seeds), x) if self._many else x, no_totals())
-        self.totals: Totals = self._none
-        self._run = jax.jit(self._blocks, static_argnames="learning", donate_argnums=0)
-        self._renew = jax.jit(lambda p: jax.tree.map(jnp.copy, p))
-
-    def advance(self, num_blocks: int, stop: Callable[[], bool] | None = None) -> int:
-        """Run blocks and add to the totals; the number that was run, which is all of them: ``stop`` is not asked."""
-        for start, end, learning, renew in self.schedule.segments(self.block, self.block + num_blocks):
-            if renew:
-                learner = self.lanes.learner
-                learner = learner._replace(target_params=self._renew(learner.params))
-                self.lanes = self.lanes._replace(learner=learner)
-            block, until = jnp.int32(start), jnp.int32(end)
-            self.lanes, self.totals = self._run(self.lanes, self.totals, self._keys, block, until, learning=learning)
-        self.block += num_blocks
-        return num_blocks
-
-    def take_totals(self) -> list[Totals]:
-        """The sums since the last call, of each lane, as NumPy numbers; and begin anew."""
-        totals, self.totals = self.peek_totals(), self._none
-        return totals
-
-    def peek_totals(self) -> list[Totals]:
-        """The sums so far."""
-        totals = jax.tree.map(np.asarray, self.totals)
-        return [jax.tree.map(lambda x, i=i: x[i], totals) if self._many else totals for i in range(len(self.seeds))]
-
-    @property
-    def row(self) -> int:
-        """Rows of the replay written."""
-        return self.block * self.schedule.rows_per_block
-
-    def begin_iteration(self, iteration: int) -> None:
-        """Nothing: these environments go on where they were, their state is saved."""
-
-    def end_iteration(self) -> None:
-        """Nothing, see `begin_iteration`."""
-
-    def save(self) -> tuple[Lane, Totals]:
-        """Everything but the counters and the replay's rows."""
-        return self.lanes._replace(replay=()), self.totals
-
-    def load(self, state: tuple[Lane, Totals], counters: dict[str, int]) -> None:
-        """Go on from what `save` gave; the replay's rows are put back first, by `write_rows`."""
-        lanes, self.totals = jax.tree.map(jnp.asarray, state)
-        self.lanes = lanes._replace(replay=self.lanes.replay)
-        self.block = counters["block"]
-
-    @property
-    def counters(self) -> dict[str, int]:
-        """Where the run is."""
-        return {"block": self.block, "row": self.row}
-
-    @property
-    def can_pause(self) -> bool:
-        """Whether it can be saved between iterations too."""
-        return True
-
-    @property
-    def spec(self) -> EnvSpec:
-        """Of the environment."""
-        return self.env.spec
-
-    @property
-    def params(self) -> Params:
-        """Weights of the first lane."""
-        params = self.lanes.learner.params
-        return jax.tree.map(lambda x: x[0], params) if self._many else params
-
-    @property
-    def all_params(self) -> Params:
-        """Weights of all lanes."""
-        return self.lanes.learner.params
-
-    def set_params(self, params: Params) -> None:
-        """Begin from given weights, in every lane."""
-        learner = self.lanes.learner
-
-        def copy(old: Array, new: Any) -> Array:
-            return jnp.array(jnp.broadcast_to(jnp.asarray(new, dtype=old.dtype), old.shape))
-
-        params, target = (jax.tree.map(copy, learner.params, params) for _ in range(2))
-        self.lanes = self.lanes._replace(learner=learner._replace(params=params, target_params=target))
-
-    def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Rows of the replay, time first."""
-        return replays.read_rows(self.lanes.replay, start, stop, time_axis=int(self._many))
-
-    def write_rows(self, start: int, rows: dict[str, np.ndarray]) -> None:
-        """Put rows back that `read_rows` gave."""
-        self.lanes = self.lanes._replace(
-            replay=replays.write_rows(self.lanes.replay, start, rows, time_axis=int(self._many))
-        )
-
-    def close(self) -> None:
-        """Nothing to free."""
-
-    def _each(self, function: Any, in_axes: Any = 0) -> Any:
+    def each(self, function: Any, in_axes: Any = 0) -> Any:
+        """The function for all lanes. One lane has no axis: its program is that of a single run."""
         return jax.vmap(function, in_axes=in_axes) if self._many else function
 
     def _start(self, key: Array) -> Lane:
         num_envs, spec = self.schedule.num_envs, self.env.spec
         env, frames = jax.vmap(self.env.reset)(jax.random.split(stream(key, Stream.START), num_envs))
-        none = jnp.zeros(num_envs, dtype=bool)
+        no = jnp.zeros(num_envs, dtype=bool)
         return Lane(
             learner=self.learner.init(stream(key, Stream.WEIGHTS)),
             replay=replays.empty_replay(self.schedule.replay_rows, num_envs, spec.frame_shape, spec.frame_dtype),
             env=env,
             frames=frames,
-            first=~none,
-            last=none,
+            first=~no,
+            last=no,
             episode_return=jnp.zeros(num_envs, dtype=jnp.float32),
             episode_length=jnp.zeros(num_envs, dtype=jnp.int32),
         )
 
     def _blocks(
-        self, lanes: Lane, totals: Totals, keys: Array, start: Array, stop: Array, *, learning: bool
-    ) -> tuple[Lane, Totals]:
-        one = self._each(partial(self._block, learning=learning), in_axes=(0, 0, None))
+        self, lanes: Lane, totals: BlockTotals, keys: Array, start: Array, stop: Array, *, learning: bool
+    ) -> tuple[Lane, BlockTotals]:
+        # Where a segment starts and stops are arguments, so one program runs segments of every length.
+        one = self.each(partial(self._block, learning=learning), in_axes=(0, 0, None))
 
-        def body(block: Array, carry: tuple[Lane, Totals]) -> tuple[Lane, Totals]:
+        def body(block: Array, carry: tuple[Lane, BlockTotals]) -> tuple[Lane, BlockTotals]:
             lanes, part = one(carry[0], keys, block)
             return lanes, add(carry[1], part)
 
         return jax.lax.fori_loop(start, stop, body, (lanes, totals))
 
-    def _block(self, lane: Lane, key: Array, block: Array, *, learning: bool) -> tuple[Lane, Totals]:
-        row = block * self.schedule.rows_per_block
-        params, totals = lane.learner.params, no_totals()
-        # Playing comes first because it writes to the ring: the other way round XLA would copy the ring to be safe.
-        if self.schedule.rows_per_block <= _WRITTEN_OUT:
-            for i in range(self.schedule.rows_per_block):
-                lane, part = self._play(lane, params, key, row + i)
-                totals = add(totals, part)
+    def _block(self, lane: Lane, key: Array, block: Array, *, learning: bool) -> tuple[Lane, BlockTotals]:
+        rows = self.schedule.rows_per_block
+        first_row, params, totals = block * rows, lane.learner.params, no_totals()
+
+        def play(i: Array | int, carry: tuple[Lane, BlockTotals]) -> tuple[Lane, BlockTotals]:
+            lane, part = self._play(carry[0], params, key, first_row + i)
+            return lane, add(carry[1], part)
+
+        # Playing comes first because it writes to the ring: if learning read it first, XLA would copy the ring.
+        if rows <= _MOST_UNROLLED:
+            for i in range(rows):
+                lane, totals = play(i, (lane, totals))
         else:
-
-            def play(i: Array, carry: tuple[Lane, Totals]) -> tuple[Lane, Totals]:
-                lane, part = self._play(carry[0], params, key, row + i)
-                return lane, add(carry[1], part)
-
-            lane, totals = jax.lax.fori_loop(0, self.schedule.rows_per_block, play, (lane, totals))
+            lane, totals = jax.lax.fori_loop(0, rows, play, (lane, totals))
         if learning:
-            lane, info = self._learn(lane, stream(key, Stream.SAMPLE, block), row)
+            lane, info = self._learn(lane, key, block)
             totals = add(totals, learned(info, self.schedule.updates_before(block)))
         return lane, totals
 
-    def _learn(self, lane: Lane, key: Array, row: Array) -> tuple[Lane, LearnInfo]:
-        schedule = self.schedule
-        shape = (schedule.updates_per_block, schedule.batch_size)
-        stack, n_step, discount = self.env.spec.stack, schedule.n_step, schedule.discount
-        drawn = replays.draw(
-            key,
-            lane.replay,
-            row,
-            shape,
-            stack=stack,
-            n_step=n_step,
-            discount=discount,
-            newer_rows=schedule.rows_per_block,
-        )
+    def _learn(self, lane: Lane, key: Array, block: Array) -> tuple[Lane, LearnInfo]:
+        rows, updates = self.schedule.rows_per_block, self.schedule.updates_per_block
+        # The rows just played are not drawn: a block learns from the replay as it was when the block began.
+        drawn = replays.draw_block(key, lane.replay, block, block * rows, self.schedule, stack=1, newer_rows=rows)
         batches = replays.read_batch(lane.replay, drawn)
-        learner, info = self.learner.learn(lane.learner, batches, unroll=schedule.updates_per_block <= _WRITTEN_OUT)
+        learner, info = self.learner.learn(lane.learner, batches, unroll=updates <= _MOST_UNROLLED)
         return lane._replace(learner=learner), info
 
-    def _play(self, lane: Lane, params: Any, key: Array, row: Array) -> tuple[Lane, Totals]:
-        """One step of every environment."""
+    def _play(self, lane: Lane, params: Any, key: Array, row: Array) -> tuple[Lane, BlockTotals]:
+        """One row: a step of every environment."""
         schedule, num_envs = self.schedule, self.schedule.num_envs
-        act_key = stream(key, Stream.ACT, row)
         step_keys = jax.random.split(stream(key, Stream.STEP, row), num_envs)
         replay = replays.begin_row(lane.replay, row, lane.frames, lane.first, lane.last)
-        if self.env.spec.stack == 1:
-            seen = lane.frames
-        else:
-            window = replays.observation_window(
-                replay, jnp.full(num_envs, row), jnp.arange(num_envs), self.env.spec.stack
-            )
-            seen = replays.read_observations(replay, window)
-        actions = self.learner.act(params, seen, schedule.exploration(row * num_envs), act_key)
+        epsilon = schedule.exploration(row * num_envs)
+        actions = self.learner.act(params, lane.frames, epsilon, stream(key, Stream.ACT, row))
         env, step = jax.vmap(self.env.step)(step_keys, lane.env, actions)
         rewards = schedule.learner_rewards(step.rewards)
         replay = replays.finish_row(replay, row, actions, rewards, step.terminated)
@@ -262,3 +141,129 @@ class CompiledLoop:
             episode_length=jnp.where(step.ended, 0, lengths),
         )
         return lane, ended(step.ended, returns, lengths)
+
+
+# One program for equal arguments: runs of one process that differ only in their seeds are traced and compiled once.
+compiled_program = lru_cache(maxsize=8)(CompiledProgram)
+
+
+class CompiledLoop:
+    """The `Loop` of gymnax's environments.
+
+    Args:
+        env: the environment.
+        learner: the learner.
+        schedule: block size, update ratio, exploration and target-network periods.
+        seeds: one for each lane.
+        learning_rates: one for each lane, instead of the learner's.
+        mass_penalties: one for each lane, instead of the s51 head's.
+    """
+
+    def __init__(
+        self,
+        env: GymnaxEnv,
+        learner: Learner,
+        schedule: Schedule,
+        seeds: list[int],
+        learning_rates: list[float] | None = None,
+        mass_penalties: list[float] | None = None,
+    ):
+        self.env, self.learner, self.schedule, self.seeds = env, learner, schedule, seeds
+        self.block = 0
+        self._many = len(seeds) > 1
+        self._program = compiled_program(env, learner, schedule, many=self._many)
+        self._keys = self._program.each(jax.random.key)(jnp.asarray(seeds) if self._many else seeds[0])
+        self.lanes: Lane = self._program.start(self._keys)
+        for name, values in (("learning_rate", learning_rates), ("mass_penalty", mass_penalties)):
+            if values is not None:
+                each = jnp.asarray(values if self._many else values[0], dtype=jnp.float32)
+                self._set_learner(self.lanes.learner._replace(**{name: each}))
+        self._zero = jax.tree.map(lambda x: jnp.full(len(seeds), x) if self._many else x, no_totals())
+        self.totals: BlockTotals = self._zero
+
+    def advance(self, num_blocks: int, stop: Callable[[], bool] | None = None) -> int:
+        """Run all the blocks; ``stop`` is not asked, because a segment is one call of a compiled program."""
+        for start, end, learning, syncs in self.schedule.segments(self.block, self.block + num_blocks):
+            if syncs:
+                self._set_learner(sync_target(self.lanes.learner))
+            block, until = jnp.int32(start), jnp.int32(end)
+            self.lanes, self.totals = self._program.run(
+                self.lanes, self.totals, self._keys, block, until, learning=learning
+            )
+        self.block += num_blocks
+        return num_blocks
+
+    def take_totals(self) -> list[BlockTotals]:
+        """See `Loop`."""
+        totals, self.totals = self.peek_totals(), self._zero
+        return totals
+
+    def peek_totals(self) -> list[BlockTotals]:
+        """See `Loop`."""
+        totals = jax.tree.map(np.asarray, self.totals)
+        return [jax.tree.map(lambda x, i=i: x[i], totals) if self._many else totals for i in range(len(self.seeds))]
+
+    @property
+    def row(self) -> int:
+        """See `Loop`."""
+        return self.block * self.schedule.rows_per_block
+
+    def begin_iteration(self, iteration: int) -> None:
+        """Do nothing: these environments continue where they were, because their state is saved."""
+
+    def end_iteration(self) -> None:
+        """Do nothing; see `begin_iteration`."""
+
+    def save(self) -> tuple[Lane, BlockTotals]:
+        """See `Loop`."""
+        return self.lanes._replace(replay=()), self.totals
+
+    def load(self, state: tuple[Lane, BlockTotals], counters: dict[str, int]) -> None:
+        """See `Loop`."""
+        lanes, self.totals = jax.tree.map(jnp.asarray, state)
+        self.lanes = lanes._replace(replay=self.lanes.replay)
+        self.block = counters["block"]
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """See `Loop`."""
+        return {"block": self.block, "row": self.row}
+
+    @property
+    def can_pause(self) -> bool:
+        """Always: see `begin_iteration`."""
+        return True
+
+    @property
+    def spec(self) -> EnvSpec:
+        """See `Loop`."""
+        return self.env.spec
+
+    @property
+    def params(self) -> Params:
+        """See `Loop`."""
+        return jax.tree.map(lambda x: x[0], self.all_params) if self._many else self.all_params
+
+    @property
+    def all_params(self) -> Params:
+        """See `Loop`."""
+        return self.lanes.learner.params
+
+    def set_params(self, params: Params) -> None:
+        """See `Loop`."""
+        self._set_learner(with_params(self.lanes.learner, params))
+
+    def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """See `Loop`."""
+        return replays.read_rows(self.lanes.replay, start, stop, time_axis=int(self._many))
+
+    def write_rows(self, start: int, rows: dict[str, np.ndarray]) -> None:
+        """See `Loop`."""
+        replay = replays.write_rows(self.lanes.replay, start, rows, time_axis=int(self._many))
+        self.lanes = self.lanes._replace(replay=replay)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to free."""
+
+    def _set_learner(self, learner: LearnerState) -> None:
+        self.lanes = self.lanes._replace(learner=learner)

@@ -1,4 +1,4 @@
-"""Environments that are stepped together, what is seen in them now, and the episodes they finish."""
+"""Environments that are stepped together, what is seen in them, and the episodes they finish."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cramerl.deep.envs.base import FrameStack, HostEnvs, Step
 
 
 class Outcome(NamedTuple):
-    """What came of the last row's actions, not yet in the replay."""
+    """The last row's actions and what they led to, before it is written to the replay."""
 
     actions: Any
     rewards: Any
@@ -29,15 +29,17 @@ class Finished(NamedTuple):
 class EnvGroup:
     """Some of a run's environments.
 
-    While one group is stepped, in a thread of its own, actions are chosen for another: the emulator need not wait.
+    A run with two groups steps one in a thread while it chooses actions for the other, so that the emulator does not
+    wait for the device. `start` and `finish` must alternate and be called from one thread: then that thread alone
+    touches the attributes, and the stepping thread only the environments.
 
     Args:
         envs: the environments.
-        column: of the first of them among all environments of the run.
+        column: index of the first of them among all environments of the run.
         in_thread: step them in a thread.
 
     Attributes:
-        frames: seen now.
+        frames: what is seen now.
         first: whether they start an episode.
         last: whether they end one.
         outcome: of the last actions.
@@ -52,11 +54,11 @@ class EnvGroup:
 
     @property
     def columns(self) -> slice:
-        """Their place among all environments of the run."""
+        """Their indices among all environments of the run."""
         return slice(self.column, self.column + self.num_envs)
 
     def reset(self, seed: int) -> None:
-        """Start all anew."""
+        """Reset all environments."""
         self.frames = self.envs.reset(seed)
         self.first, self.last = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
         self.outcome = self._nothing()
@@ -64,11 +66,11 @@ class EnvGroup:
         self._stack = FrameStack(self.envs.spec, self.num_envs)
 
     def stacked(self) -> np.ndarray:
-        """What is seen now with its past; to be asked for once after each step."""
+        """What is seen now, stacked with earlier frames; call it once after each step."""
         return self._stack.push(self.frames, self.first)
 
     def start(self, actions: np.ndarray) -> None:
-        """Begin a step; `finish` waits for it."""
+        """Start a step; `finish` waits for it."""
         self.outcome = self.outcome._replace(actions=actions)
         if self._thread is None:
             self._done = self.envs.step(actions)
@@ -76,7 +78,7 @@ class EnvGroup:
             self._running = self._thread.submit(self.envs.step, actions)
 
     def finish(self) -> Finished | None:
-        """Wait for the step that was begun, if any; the episodes it ended, or None."""
+        """Wait for the step that was started, if any. Returns the episodes it ended, or None."""
         if self._running is not None:
             self._done, self._running = self._running.result(), None
         if self._done is None:
@@ -85,7 +87,7 @@ class EnvGroup:
         self.outcome = Outcome(self.outcome.actions, step.rewards, step.terminated)
         self.frames, self.first, self.last = step.frames, step.first, step.ended
         self._returns += step.rewards
-        # The first frame of an episode took no step; the first frame of a life did.
+        # The first frame of an episode took no step, but the first frame of a life did.
         self._lengths += ~(step.first & ~step.terminated)
         ended = step.ended
         if not ended.any():
@@ -95,7 +97,7 @@ class EnvGroup:
         return finished
 
     def close(self) -> None:
-        """Close the environments, after the step that was begun."""
+        """Wait for the step that was started, then close the environments."""
         if self._thread is not None:
             self._thread.shutdown()
         self.envs.close()

@@ -1,9 +1,8 @@
-r"""Heads: what differs between the agents. Everything else is shared.
+"""Heads: what differs between the agents. Everything else is shared.
 
-A head says what the last layer's outputs for one action mean (a distribution of the return), their value (its mean),
-what they
-are moved towards after a transition (the target), and how far they are from it (the loss). All functions act on the
-last axis and broadcast over the rest.
+A head defines what the last layer's outputs for one action mean (a distribution of the return), their value (its mean),
+what they should become after a transition (the target), and how far they are from it (the loss). All functions act on
+the last axis and broadcast over the rest.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from cramerl.losses import (
     td_huber,
     td_squared,
 )
+from cramerl.measures import with_unit_mass
 from cramerl.projections import backup, project
 from cramerl.supports import Support
 
@@ -32,16 +32,16 @@ Array = jax.Array
 
 
 class Head(Protocol):
-    """One agent's idea of the return. ``support`` is None where the distribution has no fixed atoms."""
+    """What the outputs for one action mean, and how they learn."""
 
     @property
     def num_outputs(self) -> int:
-        """Numbers the last layer returns for each action."""
+        """How many numbers the last layer returns for each action."""
         ...
 
     @property
     def support(self) -> Support | None:
-        """The atoms, or None."""
+        """The atoms, or None if the distribution has no fixed ones."""
         ...
 
     def distribution(self, outputs: Array) -> tuple[Array, Array]:
@@ -53,7 +53,7 @@ class Head(Protocol):
         ...
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
-        """What the outputs at (s, a) should become, given those of the best next action."""
+        """What the outputs at (s, a) should become, given the outputs of the best next action."""
         ...
 
     def loss(self, outputs: Array, target: Array) -> Array:
@@ -63,7 +63,7 @@ class Head(Protocol):
 
 @dataclass(frozen=True)
 class DQN:
-    """The mean only. Mnih et al. 2015 (Huber); the squared error is Dopamine's newer default."""
+    """Predicts the mean only. Mnih et al. 2015 (Huber loss); the squared error is Dopamine's newer default."""
 
     dqn_loss: Literal["huber", "squared"] = "huber"
     num_outputs: ClassVar[int] = 1
@@ -90,14 +90,14 @@ class DQN:
 
 
 @dataclass(frozen=True)
-class C51:
-    """Probabilities on fixed atoms by a softmax, cross-entropy to the projected backup. Bellemare et al. 2017."""
+class _Softmax:
+    """Probabilities on fixed atoms by a softmax, learned by cross-entropy."""
 
     support: Support
 
     @property
     def num_outputs(self) -> int:
-        """One logit an atom."""
+        """One logit per atom."""
         return self.support.num_atoms
 
     def distribution(self, outputs: Array) -> tuple[Array, Array]:
@@ -107,11 +107,7 @@ class C51:
 
     def values(self, outputs: Array) -> Array:
         """Mean of the distribution."""
-        return _mean(self, outputs)
-
-    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
-        """Projected r + gamma Z, probabilities."""
-        return backup(self.support, rewards, discounts, self.distribution(next_outputs)[1])
+        return self.distribution(outputs)[1] @ _constant(self.support.atoms, outputs)
 
     def loss(self, outputs: Array, target: Array) -> Array:
         """Cross-entropy of the logits to the target."""
@@ -119,13 +115,22 @@ class C51:
 
 
 @dataclass(frozen=True)
+class C51(_Softmax):
+    """Cross-entropy to the projected backup. Bellemare et al. 2017."""
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """Projected r + gamma Z, probabilities."""
+        return backup(self.support, rewards, discounts, self.distribution(next_outputs)[1])
+
+
+@dataclass(frozen=True)
 class S51:
     r"""The paper's agent: the outputs are signed masses, the loss is the Cramér loss with a mass penalty.
 
-    The loss is taken on unit-spaced atoms whatever the support, so that the paper's penalty and step size mean what
-    they meant there. ``normalisation`` is where the mass is put right: after the backup (the paper's,
-    :math:`y = \Pi M_r q + u`) or before it (:math:`y = M_r(q + (1 - 1^\top q)u)`), which is what converges always.
-    ``mean_weight`` is not the paper's: as in :class:`U51`.
+    The loss is taken on unit-spaced atoms whatever the support, so that the paper's penalty and step size keep their
+    meaning. ``normalisation`` says when unit mass is restored: after the backup (the paper's,
+    :math:`y = \Pi M_r q + u`) or before it (:math:`y = M_r(q + (1 - 1^\top q)u)`), which always converges.
+    ``mean_weight`` is not in the paper; see :class:`U51`.
     """
 
     support: Support
@@ -140,7 +145,7 @@ class S51:
 
     @property
     def num_outputs(self) -> int:
-        """One mass an atom."""
+        """One mass per atom."""
         return self.support.num_atoms
 
     def distribution(self, outputs: Array) -> tuple[Array, Array]:
@@ -148,17 +153,17 @@ class S51:
         return _atoms(self.support, outputs), outputs
 
     def values(self, outputs: Array) -> Array:
-        """Mean after the mass is put right; on a support around zero that is the mean of the outputs."""
-        return _unit_mass(outputs) @ _constant(self.support.atoms, outputs)
+        """Mean of the outputs with unit mass; on a support symmetric around zero, the mean of the outputs."""
+        return with_unit_mass(self.support, outputs) @ _constant(self.support.atoms, outputs)
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
         """Projected r + gamma Z of total mass one."""
         if self.normalisation == "before":
-            return backup(self.support, rewards, discounts, _unit_mass(next_outputs))
-        return _unit_mass(backup(self.support, rewards, discounts, next_outputs))
+            return backup(self.support, rewards, discounts, with_unit_mass(self.support, next_outputs))
+        return with_unit_mass(self.support, backup(self.support, rewards, discounts, next_outputs))
 
     def loss(self, outputs: Array, target: Array) -> Array:
-        """Eq. 5 of the paper with its constant put right (or ``total``, see ``cramerl.cramer_loss``)."""
+        """Eq. 5 of the paper with its constant corrected (or ``total``, see ``cramerl.cramer_loss``)."""
         unit = _unit_spaced(self.num_outputs)
         return cramer_loss(unit, target, outputs, self.mass_penalty, self.mass_penalty_scale, self.mean_weight)
 
@@ -170,9 +175,9 @@ class U51:
     B spans the zero-mass vectors and is orthonormal in the Cramér metric of unit-spaced atoms, so the squared
     distance of two outputs is the squared Cramér distance of their masses: condition number one, no penalty.
 
-    ``base_distribution`` is b: uniform on the support, or a return of zero; the loss does not depend on it, but
-    learning starts
-    there. ``mean_weight`` adds the squared error of the mean, in spacings, to the loss: actions are compared by means.
+    ``base_distribution`` is b: uniform on the support, or a return of zero. The loss does not depend on it, but
+    learning starts there. ``mean_weight`` adds the squared error of the mean, in spacings, to the loss, because actions
+    are compared by their means.
     """
 
     support: Support
@@ -184,7 +189,7 @@ class U51:
 
     @property
     def num_outputs(self) -> int:
-        """One less than the atoms: the mass is given."""
+        """One less than the atoms, because the total mass is fixed."""
         return self.support.num_atoms - 1
 
     def distribution(self, outputs: Array) -> tuple[Array, Array]:
@@ -203,7 +208,7 @@ class U51:
         return self._basis.outputs(projected) - _row(self._base_outputs, next_outputs)
 
     def loss(self, outputs: Array, target: Array) -> Array:
-        """Squared Cramér distance, and the mean's squared error where it has a weight."""
+        """Squared Cramér distance, plus the weighted squared error of the mean."""
         error = outputs - target
         means = error @ _constant(self._slopes / self.support.spacings.mean(), error)
         return jnp.sum(error**2, axis=-1) + (self.mean_weight * means**2 if self.mean_weight else 0.0)
@@ -219,7 +224,7 @@ class U51:
 
     @property
     def _base_outputs(self) -> np.ndarray:
-        """What makes the base distribution from the uniform one."""
+        """The outputs that turn the uniform distribution into the base distribution."""
         zero = project(self.support, np.zeros(1), np.ones(1))
         return np.asarray(self._basis.outputs(zero)) * (self.base_distribution == "zero")
 
@@ -234,7 +239,7 @@ class QR:
 
     @property
     def num_outputs(self) -> int:
-        """One quantile a level (2i - 1) / 2N."""
+        """One quantile per level (2i - 1) / 2N."""
         return self.num_atoms
 
     def distribution(self, outputs: Array) -> tuple[Array, Array]:
@@ -255,41 +260,25 @@ class QR:
 
 
 @dataclass(frozen=True)
-class HLGauss:
-    """DQN's scalar target, learned as a classification of a smeared histogram. Farebrother et al. 2024."""
+class HLGauss(_Softmax):
+    """DQN's scalar target, learned as a classification. Farebrother et al. 2024.
 
-    support: Support
+    Only the mean of its distribution is meant: the rest is how the target is smoothed, not the return's spread.
+    """
+
     sigma_spacings: float = 0.75
-
-    @property
-    def num_outputs(self) -> int:
-        """One logit an atom."""
-        return self.support.num_atoms
-
-    def distribution(self, outputs: Array) -> tuple[Array, Array]:
-        """Softmax on the atoms: not the distribution of the return, only its mean is meant."""
-        probs = jax.nn.softmax(outputs, axis=-1)
-        return _atoms(self.support, probs), probs
-
-    def values(self, outputs: Array) -> Array:
-        """Mean of the histogram."""
-        return _mean(self, outputs)
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
         """Histogram of a normal distribution around R + gamma max Q."""
         values = rewards + discounts * self.values(next_outputs)
         return hl_gauss_targets(self.support, values, self.sigma_spacings * float(self.support.spacings.mean()))
 
-    def loss(self, outputs: Array, target: Array) -> Array:
-        """Cross-entropy of the logits to the target."""
-        return categorical_cross_entropy(target, outputs)
-
 
 HEADS: dict[str, type] = {"dqn": DQN, "c51": C51, "s51": S51, "u51": U51, "qr": QR, "hl_gauss": HLGauss}
 
 
 def make_head(name: str, *, num_atoms: int = 51, v_min: float = -10.0, v_max: float = 10.0, **options: Any) -> Head:
-    """Build a head by name; options a head has no use for are left aside.
+    """Build a head by name; options that it does not have are ignored.
 
     Args:
         name: dqn, c51, s51, u51, qr or hl_gauss.
@@ -306,23 +295,8 @@ def make_head(name: str, *, num_atoms: int = 51, v_min: float = -10.0, v_max: fl
     return HEADS[name](**{key: value for key, value in given.items() if key in known})
 
 
-def clipped_mass(head: Head, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
-    """Fraction (...) of the next distribution's absolute mass that r + gamma z moves beyond the support's ends."""
-    assert head.support is not None
-    atoms, masses = head.distribution(next_outputs)
-    moved = rewards[..., None] + discounts[..., None] * atoms
-    outside = (moved < head.support.v_min) | (moved > head.support.v_max)
-    size = jnp.abs(masses)
-    return jnp.sum(jnp.where(outside, size, 0.0), axis=-1) / jnp.maximum(jnp.sum(size, axis=-1), 1e-12)
-
-
 def _unit_spaced(num_atoms: int) -> Support:
     return Support(np.arange(num_atoms, dtype=float))
-
-
-def _unit_mass(masses: Array) -> Array:
-    """Spread what is missing from a total of one evenly."""
-    return masses + (1.0 - jnp.sum(masses, axis=-1, keepdims=True)) / masses.shape[-1]
 
 
 def _constant(values: np.ndarray, like: Array) -> Array:
@@ -330,13 +304,9 @@ def _constant(values: np.ndarray, like: Array) -> Array:
 
 
 def _row(values: np.ndarray, like: Array) -> Array:
-    """With as many axes as ``like``."""
+    """``values`` with as many axes as ``like``: ranks are never promoted implicitly."""
     return _constant(values, like).reshape((1,) * (like.ndim - 1) + (-1,))
 
 
 def _atoms(support: Support, like: Array) -> Array:
     return jnp.broadcast_to(_constant(support.atoms, like), like.shape)
-
-
-def _mean(head: C51 | HLGauss, outputs: Array) -> Array:
-    return head.distribution(outputs)[1] @ _constant(head.support.atoms, outputs)

@@ -1,7 +1,14 @@
-"""The loop for environments stepped from Python (Atari, Gymnasium): learning runs on while they are stepped.
+"""The loop for environments stepped from Python (Atari, Gymnasium): learning overlaps with stepping.
 
 Every iteration starts by resetting the environments with seeds derived from the run's seed and the iteration, because
-their state cannot be saved: that is what makes a resumed run equal an uninterrupted one.
+their state cannot be saved: this makes a resumed run equal an uninterrupted one.
+
+How the work overlaps. JAX calls return before the device has computed anything. A block therefore chooses actions for a
+group of environments, launches the block's updates behind them, and steps the group while the device learns. With two
+groups (double buffering) one is stepped in a thread while actions are chosen for the other. Launching itself takes long
+on an accelerator, whose programs are many small kernels, so it has a thread too. The main thread alone writes the
+counters and the replay; the launching thread reads the replay and writes the learner's state and totals, and the main
+thread waits for it before it uses any of them.
 """
 
 from __future__ import annotations
@@ -16,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from cramerl.deep import replay as replays
-from cramerl.deep.block_totals import Totals, add, learned, no_totals
-from cramerl.deep.compiling import compiler_options
-from cramerl.deep.env_group import EnvGroup, Outcome
+from cramerl.deep.block_totals import BlockTotals, no_totals
+from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.envs.base import EnvSpec, HostEnvs
-from cramerl.deep.learner import Learner, LearnerState
+from cramerl.deep.host_program import host_program, unrolled
+from cramerl.deep.learner import Learner, LearnerState, sync_target, with_params
 from cramerl.deep.networks import Params
 from cramerl.deep.replay import Batch, Drawn, HostFrames, Replay
 from cramerl.deep.schedule import Schedule, Stream, stream
@@ -29,31 +36,31 @@ Array = jax.Array
 
 
 class HostSaved(NamedTuple):
-    """What a checkpoint needs beside the counters and the replay's rows."""
+    """What a checkpoint holds besides the counters and the replay's rows."""
 
     learner: LearnerState
-    totals: Totals
+    totals: BlockTotals
     last_actions: Any
 
 
 class HostLoop:
-    """Runs blocks.
+    """The `Loop` of environments that are stepped from Python. It has one lane.
 
     Args:
-        envs: the environments, reset by `begin_iteration`; or groups of them, which are stepped in threads, each while
-            actions are chosen and updates launched for another. What is computed does not depend on the grouping.
+        envs: the environments, or groups of them that are each stepped in a thread. What is computed does not depend on
+            the grouping.
         learner: the learner.
-        schedule: how much of what when.
+        schedule: block size, update ratio, exploration and target-network periods.
         seed: of the run.
         frames_on_host: keep the replay's frames in the host's memory.
-        launch_in_thread: launch the updates from a thread of their own, which pays where launching them takes long; by
-            default on an accelerator.
+        launch_in_thread: launch the updates from a thread; by default on an accelerator.
+        updates_per_call: how many updates of a block one call of a program makes; by default what suits the device.
 
     Attributes:
         block: blocks done.
         row: rows of the replay written: those of the blocks, and one at the end of each iteration.
-        seconds: wall time spent waiting for environments, waiting for actions, and waiting for the learner if
-            ``watch_time`` is set (which costs a little of the overlap).
+        seconds: wall time spent waiting for environments and for actions; and for the learner if ``time_learner`` is
+            set, which costs some of the overlap.
     """
 
     def __init__(
@@ -65,61 +72,57 @@ class HostLoop:
         *,
         frames_on_host: bool = False,
         launch_in_thread: bool | None = None,
+        updates_per_call: int | None = None,
     ):
         self.learner, self.schedule, self.seed = learner, schedule, seed
         envs = envs if isinstance(envs, Sequence) else [envs]
         columns = np.cumsum([0, *(some.num_envs for some in envs)]).tolist()
         self.groups = [EnvGroup(some, c, in_thread=len(envs) > 1) for some, c in zip(envs, columns, strict=False)]
         self.block = self.row = 0
-        self.watch_time = False
+        self.time_learner = False
         self.seconds = {"environment": 0.0, "acting": 0.0, "learning": 0.0}
-        self._played, self._learned = _none(), no_totals()
+        self._played, self._learned = _no_episodes(), no_totals()
         self._iteration = self._iteration_row = 0
         self._key = jax.random.key(seed)
-        # On a CPU a convolution must not be in a loop, and many copies of it take long to compile.
-        self._unroll = jax.default_backend() == "cpu"
         updates, parts = schedule.updates_per_block, len(envs)
-        if self._unroll:
-            self._updates_per_call = max(n for n in range(1, 9) if updates % n == 0)
-        else:
-            self._updates_per_call = updates // parts if updates % parts == 0 else updates
-        self.state: LearnerState = jax.jit(learner.init)(stream(self._key, Stream.WEIGHTS))
+        if updates_per_call is None and unrolled():  # few, because many copies take long to compile
+            updates_per_call = max(n for n in range(1, 9) if updates % n == 0)
+        elif updates_per_call is None:
+            updates_per_call = updates // parts if updates % parts == 0 else updates
         spec, rows, num_envs = envs[0].spec, schedule.replay_rows, schedule.num_envs
+        self._program = host_program(
+            learner, schedule, spec, frames_on_host=frames_on_host, updates_per_call=updates_per_call
+        )
+        self.state: LearnerState = self._program.init(stream(self._key, Stream.WEIGHTS))
         self.host_frames = HostFrames(rows, num_envs, spec.frame_shape, spec.frame_dtype) if frames_on_host else None
         on_device = (0,) if frames_on_host else spec.frame_shape
         self.replay: Replay = replays.empty_replay(rows, num_envs, on_device, spec.frame_dtype)
-        self._see = jax.jit(self._see_and_act, donate_argnums=0)
-        self._close_row = jax.jit(self._see_last, donate_argnums=0)
-        self._finish_last = jax.jit(self._finish_row, donate_argnums=0)
-        self._draw = jax.jit(self._draw_batches)
-        self._update = jax.jit(self._learn, compiler_options=compiler_options())
-        self._draw_and_update = jax.jit(self._draw_and_learn, compiler_options=compiler_options())
         if launch_in_thread is None:
             launch_in_thread = jax.default_backend() != "cpu"
         self._launcher = ThreadPoolExecutor(1) if launch_in_thread else None
         self._launched: Future[None] | None = None
 
     def begin_iteration(self, iteration: int) -> None:
-        """Reset the environments, with a seed of this iteration's own."""
+        """Reset the environments with a seed derived from the run's seed and the iteration."""
         seed = np.random.SeedSequence([self.seed, iteration]).generate_state(1)
         for group in self.groups:
             group.reset(int(seed[0]))
         self._iteration, self._iteration_row = iteration, self.row
 
     def end_iteration(self) -> None:
-        """Write the frames that are seen now, so that the last actions have an outcome; episodes are cut there."""
+        """Write the current frames, so that the last actions have an outcome; the episodes are cut there."""
         for group in self.groups:
-            self.replay = self._close_row(self.replay, self._words(group, 0), group.frames)
+            self.replay = self._program.see_last(self.replay, self._pack(group, 0), group.frames)
             if self.host_frames is not None:
                 self.host_frames.write(self.row, group.frames, group.column)
         self.row += 1
 
     def advance(self, num_blocks: int, stop: Callable[[], bool] | None = None) -> int:
-        """Run blocks of the current iteration, fewer if ``stop()`` says so, and add to the totals; how many it were."""
+        """See `Loop`."""
         first = self.block
-        for start, end, learning, renew in self.schedule.segments(first, first + num_blocks):
-            if renew:
-                self.state = self.state._replace(target_params=self.state.params)
+        for start, end, learning, syncs in self.schedule.segments(first, first + num_blocks):
+            if syncs:
+                self.state = sync_target(self.state)
             for block in range(start, end):
                 if stop is not None and stop():
                     self._settle()
@@ -130,29 +133,27 @@ class HostLoop:
         self._settle()
         return num_blocks
 
-    def take_totals(self) -> list[Totals]:
-        """The sums since the last call, as NumPy numbers; and begin anew."""
+    def take_totals(self) -> list[BlockTotals]:
+        """See `Loop`."""
         totals = self.peek_totals()
-        self._played, self._learned = _none(), no_totals()
+        self._played, self._learned = _no_episodes(), no_totals()
         return totals
 
-    def peek_totals(self) -> list[Totals]:
-        """The sums so far."""
+    def peek_totals(self) -> list[BlockTotals]:
+        """See `Loop`."""
         return [jax.tree.map(np.asarray, self._totals())]
 
     def save(self) -> HostSaved:
-        """Everything but the counters and the replay's rows, of which the last is finished: rows are saved once."""
+        """See `Loop`."""
+        # A row is saved once, so the last one must be complete: its outcome is written now, not with the next row.
         if self.row > self._iteration_row:
             for group in self.groups:
-                self.replay = self._finish_last(self.replay, self._words(group, 0))
+                self.replay = self._program.finish_row(self.replay, self._pack(group, 0))
         actions = np.concatenate([group.outcome.actions for group in self.groups])
         return HostSaved(self.state, self._totals(), actions)
 
     def load(self, state: HostSaved, counters: dict[str, int]) -> None:
-        """Go on from what `save` gave; the replay's rows are put back first, by `write_rows`.
-
-        In the middle of an iteration the environments are brought to where they were by taking the same actions.
-        """
+        """See `Loop`. Within an iteration the environments are brought to where they were by the same actions."""
         self.state = jax.tree.map(jnp.asarray, state.learner)
         self._played = state.totals
         self._learned = no_totals()._replace(
@@ -168,12 +169,12 @@ class HostLoop:
                     self._seen(group)
                     group.start(actions[group.columns])
                 for group in self.groups:
-                    group.finish()  # the episodes that ended then have been counted
+                    group.finish()  # its episodes are in the saved totals
         self._iteration_row = start
 
     @property
     def counters(self) -> dict[str, int]:
-        """Where the run is."""
+        """See `Loop`."""
         return {
             "block": self.block,
             "row": self.row,
@@ -183,35 +184,35 @@ class HostLoop:
 
     @property
     def can_pause(self) -> bool:
-        """Whether it can be saved within an iteration: the replay must still hold the iteration's actions."""
+        """Whether the replay still holds all actions of the iteration, which `load` takes again."""
         return self.row - self._iteration_row < self.schedule.replay_rows
 
     @property
     def spec(self) -> EnvSpec:
-        """Of the environment."""
+        """See `Loop`."""
         return self.groups[0].envs.spec
 
     @property
     def params(self) -> Params:
-        """Weights."""
+        """See `Loop`."""
         return self.state.params
 
     @property
     def all_params(self) -> Params:
-        """Weights: there is one lane."""
+        """See `Loop`."""
         return self.state.params
 
     def set_params(self, params: Params) -> None:
-        """Begin from given weights."""
-        params = jax.tree.map(jnp.asarray, params)
-        self.state = self.state._replace(params=params, target_params=params)
+        """See `Loop`."""
+        self.state = with_params(self.state, params)
 
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Rows of the replay, time first."""
-        return replays.read_rows(self._whole_replay(), start, stop)
+        """See `Loop`."""
+        replay = self.replay if self.host_frames is None else self.replay._replace(frames=self.host_frames.frames)
+        return replays.read_rows(replay, start, stop)
 
     def write_rows(self, start: int, rows: dict[str, np.ndarray]) -> None:
-        """Put rows back that `read_rows` gave."""
+        """See `Loop`."""
         if self.host_frames is not None:
             for i, frames in enumerate(rows["frames"]):
                 self.host_frames.write(start + i, frames)
@@ -219,26 +220,23 @@ class HostLoop:
         self.replay = replays.write_rows(self.replay, start, rows)
 
     def close(self) -> None:
-        """Close the environments."""
+        """See `Loop`."""
         for group in self.groups:
             group.close()
         if self._launcher is not None:
             self._launcher.shutdown()
 
-    def _whole_replay(self) -> Replay:
-        return self.replay if self.host_frames is None else self.replay._replace(frames=self.host_frames.frames)
-
     def _run_block(self, block: int, *, learning: bool) -> None:
-        self._wait_for_launch()
+        self._wait_for_launch()  # of the block before, whose updates make these weights
         params, started = self.state.params, self.row
-        if self.watch_time:
+        if self.time_learner:
             self._timed("learning", lambda: jax.block_until_ready(params))
         for i in range(self.schedule.rows_per_block):
             for group in self.groups:
                 self._timed("environment", lambda group=group: self._finish_step(group))
                 actions = self._act(group, params, block)
-                if i == 0 and learning:
-                    self._launch(block, started, self._share(group))
+                if i == 0 and learning:  # behind the actions, which the device computes first
+                    self._launch(block, started, self._updates_after(group))
                 chosen = self._timed("acting", lambda actions=actions: np.asarray(actions))
                 self._timed("environment", lambda group=group, chosen=chosen: group.start(chosen))
             self.row += 1
@@ -253,65 +251,68 @@ class HostLoop:
             )
 
     def _settle(self) -> None:
-        """Wait for everything that was begun."""
+        """Wait for everything that was started."""
         self._wait_for_launch()
         for group in self.groups:
             self._finish_step(group)
 
     def _act(self, group: EnvGroup, params: Any, block: int) -> Array:
-        """Write the row that is seen and choose actions there; on the device, not waited for."""
+        """Write the row that is seen and choose actions; the result is on the device and not waited for."""
         seen = self._seen(group)
         if self.host_frames is not None:
             self.host_frames.write(self.row, group.frames, group.column)
-        words = self._words(group, block * self.schedule.steps_per_block)
-        self._wait_for_launch()  # it reads the replay that is given away here
-        self.replay, actions = self._see(self.replay, params, words, seen)
+        words = self._pack(group, block * self.schedule.steps_per_block)
+        self._wait_for_launch()  # updates read the replay that is donated here: they must have been launched before
+        self.replay, actions = self._program.see_and_act(self.replay, params, self._key, words, seen)
         return actions
 
     def _seen(self, group: EnvGroup) -> np.ndarray:
-        """What is seen now, stacked on the host where the frames are there."""
+        """What is seen now: single frames, or stacks of them where frames are kept on the host."""
         return group.frames if self.host_frames is None else group.stacked()
 
-    def _words(self, group: EnvGroup, steps: int) -> np.ndarray:
-        """All but the frames that `_see_and_act` needs, as 32-bit words: each array that is sent costs time."""
+    def _pack(self, group: EnvGroup, steps: int) -> np.ndarray:
+        """All a `HostProgram` needs but the frames, in one array of 32-bit words: each transfer costs time."""
         actions, rewards, terminated = group.outcome
         bits = np.asarray(rewards, np.float32).view(np.int32)
         numbers = [self.row, steps, group.column]
         return np.concatenate([numbers, group.first, group.last, terminated, actions, bits]).astype(np.int32)
 
-    def _share(self, group: EnvGroup) -> range:
-        """The first updates of the calls that are launched after this group has acted."""
-        index, parts, size = self.groups.index(group), len(self.groups), self._updates_per_call
+    def _updates_after(self, group: EnvGroup) -> range:
+        """The first update of each call that is launched after this group has acted."""
+        index, parts, size = self.groups.index(group), len(self.groups), self._program.updates_per_call
         calls = self.schedule.updates_per_block // size
         return range(index * calls // parts * size, (index + 1) * calls // parts * size, size)
 
-    def _launch(self, block: int, row: int, share: range) -> None:
-        """Start learning; the launch itself is waited for before anything of its result is used."""
+    def _launch(self, block: int, row: int, updates: range) -> None:
         if self._launcher is None:
-            self._start_learning(block, row, share)
+            self._start_learning(block, row, updates)
         else:
-            self._launched = self._launcher.submit(self._start_learning, block, row, share)
+            self._launched = self._launcher.submit(self._start_learning, block, row, updates)
 
     def _wait_for_launch(self) -> None:
         if self._launched is not None:
             self._launched.result()
             self._launched = None
 
-    def _start_learning(self, block: int, row: int, share: range) -> None:
-        before, size = self.schedule.updates_before(block), self._updates_per_call
+    def _start_learning(self, block: int, row: int, updates: range) -> None:
+        before, size = self.schedule.updates_before(block), self._program.updates_per_call
         if self.host_frames is None:
-            for start in share:
+            for start in updates:
                 counts = np.array([block, row, before, start], np.int32)
-                self.state, self._learned = self._draw_and_update(self.state, self.replay, self._learned, counts)
+                self.state, self._learned = self._program.draw_and_learn(
+                    self.state, self.replay, self._learned, self._key, counts
+                )
             return
-        drawn = self._draw(self.replay, np.int32(block), np.int32(row))
-        for start in share:
+        drawn = self._program.draw(self._key, self.replay, np.int32(block), np.int32(row))
+        for start in updates:
             part = jax.tree.map(lambda x, start=start: x[start : start + size], drawn)
             batches = self._read_on_host(part)
-            self.state, self._learned = self._update(self.state, batches, self._learned, np.int32(before + start))
+            self.state, self._learned = self._program.learn(
+                self.state, batches, self._learned, np.int32(before + start)
+            )
 
-    def _totals(self) -> Totals:
-        """The learner's sums, which live on the device, and those of the episodes, which are counted on the host."""
+    def _totals(self) -> BlockTotals:
+        """The learner's sums, which are on the device, and those of the episodes, which are counted on the host."""
         return self._played._replace(info=self._learned.info, blocks=self._learned.blocks)
 
     def _read_on_host(self, drawn: Drawn) -> Batch:
@@ -331,66 +332,7 @@ class HostLoop:
         self.seconds[what] += time.perf_counter() - start
         return result
 
-    # Compiled parts.
 
-    def _see_and_act(self, replay: Replay, params: Any, words: Array, seen: Array) -> tuple[Replay, Array]:
-        row, steps, column, first, last, outcome = _unpacked(words)
-        replay = self._finish(replay, row, column, outcome)
-        replay = replays.begin_row(replay, row, seen, first, last, column)
-        size, num_envs, stack = len(first), self.schedule.num_envs, self.spec.stack
-        if stack > 1 and self.host_frames is None:
-            envs = column + jnp.arange(size, dtype=jnp.int32)
-            window = replays.observation_window(replay, jnp.full(size, row), envs, stack)
-            seen = replays.read_observations(replay, window)
-        key, among = stream(self._key, Stream.ACT, row), None if size == num_envs else (num_envs, column)
-        return replay, self.learner.act(params, seen, self.schedule.exploration(steps), key, among)
-
-    def _see_last(self, replay: Replay, words: Array, frames: Array) -> Replay:
-        row, _, column, first, _, outcome = _unpacked(words)
-        replay = self._finish(replay, row, column, outcome)
-        replay = replays.begin_row(replay, row, frames, first, jnp.ones_like(first), column)
-        nothing = jax.tree.map(jnp.zeros_like, outcome)
-        return self._finish(replay, row + 1, column, nothing)
-
-    def _finish_row(self, replay: Replay, words: Array) -> Replay:
-        row, _, column, _, _, outcome = _unpacked(words)
-        return self._finish(replay, row, column, outcome)
-
-    def _finish(self, replay: Replay, row: Array, column: Array, outcome: Outcome) -> Replay:
-        rewards = self.schedule.learner_rewards(outcome.rewards)
-        return replays.finish_row(replay, row - 1, outcome.actions, rewards, outcome.terminated, column)
-
-    def _draw_batches(self, replay: Replay, block: Array, row: Array) -> Drawn:
-        schedule = self.schedule
-        return replays.draw(
-            stream(self._key, Stream.SAMPLE, block),
-            replay,
-            row,
-            (schedule.updates_per_block, schedule.batch_size),
-            stack=self.spec.stack,
-            n_step=schedule.n_step,
-            discount=schedule.discount,
-        )
-
-    def _draw_and_learn(
-        self, state: LearnerState, replay: Replay, totals: Totals, counts: Array
-    ) -> tuple[LearnerState, Totals]:
-        block, row, before, start = counts
-        drawn = replays.part_of(self._draw_batches(replay, block, row), start, self._updates_per_call)
-        return self._learn(state, replays.read_batch(replay, drawn), totals, before + start)
-
-    def _learn(self, state: LearnerState, batches: Batch, totals: Totals, before: Array) -> tuple[LearnerState, Totals]:
-        state, info = self.learner.learn(state, batches, unroll=self._unroll)
-        return state, add(totals, learned(info, before))
-
-
-def _unpacked(words: Array) -> tuple[Array, Array, Array, Array, Array, Outcome]:
-    """Row, steps, column, first, last and outcome from `HostLoop._words`."""
-    first, last, terminated, actions, rewards = words[3:].reshape(5, -1)
-    rewards = jax.lax.bitcast_convert_type(rewards, jnp.float32)
-    return words[0], words[1], words[2], first != 0, last != 0, Outcome(actions, rewards, terminated != 0)
-
-
-def _none() -> Totals:
-    """Nothing yet; sums of episodes in double precision."""
+def _no_episodes() -> BlockTotals:
+    """Sums of nothing; those of episodes are in double precision."""
     return no_totals()._replace(episodes=np.int64(0), returns=np.float64(0), lengths=np.int64(0))

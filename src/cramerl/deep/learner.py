@@ -1,18 +1,21 @@
-"""One learner for every head: what is learned, how an action is chosen, and one update."""
+"""One learner for every head: how actions are chosen, what the targets are, and updates."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from cramerl.deep.heads import S51, Head, clipped_mass
+from cramerl._checks import require_choice
+from cramerl.deep.heads import S51, Head
 from cramerl.deep.networks import Network, Params
 from cramerl.deep.replay import Batch
+from cramerl.measures import clipped_mass
 
 Array = jax.Array
 
@@ -21,10 +24,10 @@ class LearnerState(NamedTuple):
     """What the next update needs.
 
     Attributes:
-        params: of the network that acts and learns.
-        target_params: of the network that gives targets.
+        params: weights of the network that acts and learns.
+        target_params: weights of the target network.
         optimiser: state of the optimiser.
-        learning_rate: () float32; here, as what follows, so that lanes of one program can differ in it.
+        learning_rate: () float32. It and the penalty are part of the state so that lanes of one program can differ.
         mass_penalty: () float32, of s51.
     """
 
@@ -36,14 +39,14 @@ class LearnerState(NamedTuple):
 
 
 class LearnInfo(NamedTuple):
-    """What the log wants of some updates.
+    """What the log reports about some updates.
 
     Attributes:
         loss: mean loss.
-        q_values: mean value of the actions that were taken.
+        q_values: mean value of the actions taken.
         mass: mean total mass of the predictions (last update); NaN where the head has no support.
         negative_mass: mean sum of the negative masses, as a positive number.
-        clipped_mass: mean share of the next distribution's mass that a backup put beyond the support.
+        clipped_mass: mean fraction of the next distribution's mass that a backup clipped.
         first_bad: index of the first update whose loss was not finite, or -1.
     """
 
@@ -55,18 +58,16 @@ class LearnInfo(NamedTuple):
     first_bad: Array
 
 
+@cache
 def make_optimiser(name: Literal["adam", "rmsprop"], epsilon: float) -> optax.GradientTransformation:
-    """Directions of unit scale, to be multiplied by a step size.
+    """An optimiser whose steps still have to be multiplied by a learning rate.
 
     Args:
         name: "adam", or "rmsprop": centred, decay 0.95, without momentum, epsilon inside the root (DQN's).
         epsilon: as the published settings state it.
     """
-    if name == "adam":
-        return optax.scale_by_adam(eps=epsilon)
-    if name == "rmsprop":
-        return optax.scale_by_stddev(decay=0.95, eps=epsilon)
-    raise ValueError(f"optimiser must be adam or rmsprop, got {name!r}")
+    require_choice("optimiser", name, ("adam", "rmsprop"))
+    return optax.scale_by_adam(eps=epsilon) if name == "adam" else optax.scale_by_stddev(decay=0.95, eps=epsilon)
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Learner:
     double_q: bool = False
 
     def init(self, key: Array) -> LearnerState:
-        """Fresh parameters; the target network begins as a copy."""
+        """Initial weights; the target network starts as a copy."""
         params = self.network.init(key)
         copy = jax.tree.map(jnp.copy, params)
         penalty = self.head.mass_penalty if isinstance(self.head, S51) else 0.0
@@ -103,10 +104,10 @@ class Learner:
         Args:
             params: of the network.
             observations: ``(N, *shape)``.
-            epsilon: share of random actions.
+            epsilon: probability of a random action.
             key: PRNG key.
-            among: number of all environments and place of the first of these among them, where these are not all:
-                their random numbers are then those they have among all.
+            among: (number of all environments, index of the first of these) if these are only some of a run's: each
+                then gets the random numbers it would get among all, however they are grouped.
         """
         greedy = jnp.argmax(self.head.values(self.network.apply(params, observations)), axis=-1).astype(jnp.int32)
         explore_key, action_key = jax.random.split(key)
@@ -148,15 +149,16 @@ class Learner:
         return state._replace(params=params, optimiser=optimiser), (loss, outputs)
 
     def learn(self, state: LearnerState, batches: Batch, *, unroll: bool) -> tuple[LearnerState, LearnInfo]:
-        """A run of updates, one for each of the leading axis of ``batches``, between changes of the target network.
+        """Several updates, one for each entry of the leading axis of ``batches``, with one target network.
 
-        What does not change between them is computed in one pass for all: the part of the network without parameters
-        and, without double Q-learning, the targets.
+        What does not change between updates is computed in one pass for all of them: the part of the network without
+        weights and, without double Q-learning, the targets.
 
         Args:
-            state: before.
-            batches: (U, B, ...).
-            unroll: write the updates out one after another: convolutions inside a loop are slow on a CPU.
+            state: before the updates.
+            batches: (U, B, ...), U updates of B transitions.
+            unroll: compile the updates one after another instead of as a loop. On a CPU XLA runs a convolution inside a
+                loop many times slower; unrolling takes longer to compile.
         """
         flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), batches)
         shape = batches.weights.shape
@@ -172,11 +174,11 @@ class Learner:
 
         items = (small, inputs, found)
         if unroll:
-            told = []
+            results = []
             for i in range(batches.weights.shape[0]):
-                state, one = step(state, jax.tree.map(lambda x, i=i: x[i], items))
-                told.append(one)
-            losses, values, outputs, chosen = jax.tree.map(lambda *x: jnp.stack(x), *told)
+                state, result = step(state, jax.tree.map(lambda x, i=i: x[i], items))
+                results.append(result)
+            losses, values, outputs, chosen = jax.tree.map(lambda *x: jnp.stack(x), *results)
         else:
             state, (losses, values, outputs, chosen) = jax.lax.scan(step, state, items)
         last = jax.tree.map(lambda x: x[-1], (small, outputs, chosen))
@@ -190,16 +192,28 @@ class Learner:
             masses = self.head.distribution(outputs)[1]
             mass = jnp.mean(jnp.sum(masses, axis=-1))
             negative = -jnp.mean(jnp.sum(jnp.minimum(masses, 0.0), axis=-1))
-            clipped = jnp.mean(clipped_mass(self.head, batch.rewards, batch.discounts, chosen))
+            next_masses = self.head.distribution(chosen)[1]
+            clipped = jnp.mean(clipped_mass(self.head.support, batch.rewards, batch.discounts, next_masses))
         return LearnInfo(jnp.mean(losses), jnp.mean(values), mass, negative, clipped, first_bad)
 
 
 def sync_target(state: LearnerState) -> LearnerState:
-    """Copy the learning network into the target network."""
-    return state._replace(target_params=state.params)
+    """Copy the learning network into the target network.
+
+    The copy is real: a loop that donates the state to a compiled program cannot pass one buffer twice.
+    """
+    return state._replace(target_params=jax.tree.map(jnp.copy, state.params))
+
+
+def with_params(state: LearnerState, params: Params) -> LearnerState:
+    """Start both networks from given weights; if the state has lanes, each of them."""
+    params = jax.tree.map(
+        lambda old, new: jnp.broadcast_to(jnp.asarray(new, old.dtype), old.shape), state.params, params
+    )
+    return sync_target(state._replace(params=params))
 
 
 def _take_actions(outputs: Array, actions: Array) -> Array:
-    """(B, A, O), (B,) -> (B, O). By a mask: the gradient of a lookup is a scatter, which is slow on a GPU."""
+    """(B, A, O), (B,) -> (B, O). With a mask, because the gradient of a lookup is a scatter: slow on a GPU."""
     mask = actions[:, None] == jnp.arange(outputs.shape[1], dtype=actions.dtype)[None]
     return jnp.sum(jnp.where(mask[..., None], outputs, jnp.zeros_like(outputs)), axis=1)

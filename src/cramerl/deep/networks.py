@@ -1,19 +1,21 @@
 """Networks: pictures or vectors in, ``num_actions`` x ``num_outputs`` numbers out.
 
-Three torsos and a last layer, as functions of plain nested dictionaries of arrays. Convolutions are patches times one
-matrix (the small network's, because XLA's convolution is many times slower inside a compiled loop on a CPU; the large
-one's where gradients are taken on a GPU) or XLA's. The weights are the same either way.
+Three torsos and a last layer, as functions of nested dictionaries of arrays. A convolution is either XLA's, or patches
+times one matrix. Patches are used by the small network, because it runs inside a compiled loop, where XLA's convolution
+is many times slower on a CPU; and by the large one where gradients are taken on a GPU. The weights are the same.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+
+from cramerl._checks import require_choice
 
 Array = jax.Array
 Params = dict[str, Any]
@@ -21,14 +23,14 @@ NETWORKS = ("nature", "nature_same", "minatar", "minatar_strided", "mlp", "linea
 
 
 class Network(NamedTuple):
-    """A function, in two forms, and how its parameters begin.
+    """A function in two forms, and its initial weights.
 
     Attributes:
         init: key -> params.
         apply: params, observations (B, *shape) -> outputs (B, A, O) float32.
-        prepare: observations -> inputs (B, ...); the part that does not depend on the parameters, so that many updates
-            can share one pass of it.
-        outputs: params, inputs -> outputs: what is left, in the form that is faster where gradients are taken.
+        prepare: observations -> inputs (B, ...); the part that does not depend on the weights, so that many updates can
+            share one pass of it.
+        outputs: params, inputs -> outputs; the rest, in the form that is faster where gradients are taken.
     """
 
     init: Callable[[Array], Params]
@@ -37,6 +39,7 @@ class Network(NamedTuple):
     outputs: Callable[[Params, Array], Array]
 
 
+@cache
 def make_network(
     name: str,
     observation_shape: tuple[int, ...],
@@ -48,68 +51,67 @@ def make_network(
     last_layer_scale: float = 1.0,
     convolutions: Literal["patches", "xla"] | None = None,
 ) -> Network:
-    """Build a network.
+    """Build a network; equal arguments give the same object, so that what is compiled for it can be shared.
 
     Args:
         name: "nature" (three VALID convolutions and 512 units), "nature_same" (padded SAME, as Dopamine's JAX code),
             "minatar" (16 3x3 filters and 128 units), "minatar_strided" (the same with stride 2, a quarter of the
             weights, for larger pictures), "mlp", or "linear" (the last layer only, without a bias).
-        observation_shape: without the batch; pictures end with channels.
+        observation_shape: without the batch; the last axis of pictures is the channels.
         num_actions: A.
         num_outputs: O, of the head.
         frame_scale: observations are divided by it.
-        hidden_units: of "mlp".
+        hidden_units: layer widths of "mlp".
         last_layer_scale: factor on the last layer's initial weights.
-        convolutions: of "nature" where gradients are taken: as patches times a matrix or by XLA; by default what is
-            faster on this machine.
+        convolutions: how "nature" convolves where gradients are taken: patches times a matrix, or XLA's convolution; by
+            default the faster one on this machine.
     """
-    if convolutions is None:
-        convolutions = "xla" if jax.default_backend() == "cpu" else "patches"
-    if name not in NETWORKS:
-        raise ValueError(f"network must be one of {', '.join(NETWORKS)}, got {name!r}")
+    require_choice("network", name, NETWORKS)
     if name not in ("mlp", "linear") and len(observation_shape) != 3:
         raise ValueError(
             f"network {name!r} needs pictures (height, width, channels), this environment's observations have shape "
             f"{observation_shape}; use mlp"
         )
-    layers, learning_layers = (
+    if convolutions is None:
+        convolutions = "xla" if jax.default_backend() == "cpu" else "patches"
+    acting, learning = (
         _torso(name, observation_shape, hidden_units, patches=patches) for patches in (False, convolutions == "patches")
     )
-    width = layers[-1].width if layers else math.prod(observation_shape)
+    width = acting[-1].width if acting else math.prod(observation_shape)
+    last = _hidden("outputs", width, num_actions * num_outputs)
 
     def init(key: Array) -> Params:
-        keys = jax.random.split(key, len(layers) + 1)
-        params = {layer.name: layer.init(k) for layer, k in zip(layers, keys[:-1], strict=True)}
-        last = _dense_params(keys[-1], width, num_actions * num_outputs)
-        params["outputs"] = {"weights": last_layer_scale * last["weights"], "bias": last_layer_scale * last["bias"]}
+        layers = [*acting, last]
+        params = {
+            layer.name: layer.init(k) for layer, k in zip(layers, jax.random.split(key, len(layers)), strict=True)
+        }
+        params["outputs"] = {key: last_layer_scale * value for key, value in params["outputs"].items()}
         if name == "linear":
             del params["outputs"]["bias"]
         return params
+
+    def prepare(layers: list[_Layer], observations: Array) -> Array:
+        return layers[0].prepare(observations) if layers else observations
 
     def forward(layers: list[_Layer], params: Params, inputs: Array) -> Array:
         x = inputs.astype(jnp.float32) / frame_scale if frame_scale != 1 else inputs.astype(jnp.float32)
         for i, layer in enumerate(layers):
             x = jax.nn.relu(layer.apply(params[layer.name], layer.prepare(x) if i else x))
-        y = _dense(params["outputs"], x.reshape(x.shape[0], -1))
-        return y.reshape(x.shape[0], num_actions, num_outputs)
+        return last.apply(params["outputs"], x).reshape(x.shape[0], num_actions, num_outputs)
 
     return Network(
         init,
-        apply=lambda params, observations: forward(layers, params, _first(layers, observations)),
-        prepare=partial(_first, learning_layers),
-        outputs=partial(forward, learning_layers),
+        apply=lambda params, observations: forward(acting, params, prepare(acting, observations)),
+        prepare=partial(prepare, learning),
+        outputs=partial(forward, learning),
     )
-
-
-def _first(layers: list[_Layer], observations: Array) -> Array:
-    return layers[0].prepare(observations) if layers else observations
 
 
 class _Layer(NamedTuple):
     name: str
-    width: int  # numbers it returns per example
+    width: int  # how many numbers it returns per example
     init: Callable[[Array], Params]
-    prepare: Callable[[Array], Array]  # the part without parameters
+    prepare: Callable[[Array], Array]  # the part without weights
     apply: Callable[[Params, Array], Array]
 
 
@@ -177,7 +179,7 @@ def _convolution(
 def _small_convolution(
     name: str, shape: tuple[int, ...], filters: int, size: int, stride: int, *, in_parts: bool
 ) -> tuple[_Layer, tuple[int, ...]]:
-    """Padded VALID."""
+    """A convolution without padding, by patches."""
     height, width, channels = shape
     rows, columns = ((n - size) // stride + 1 for n in (height, width))
     layer = _Layer(
@@ -191,11 +193,11 @@ def _small_convolution(
 
 
 def _patches(x: Array, size: int, stride: int, after: tuple[int, ...], same: bool) -> Array:
-    """What each output of a convolution sees: (B, H, W, C) -> (B, *after, size * size * C), rows before columns."""
+    """The input of each output of a convolution: (B, H, W, C) -> (B, *after, size * size * C), rows before columns."""
     if same:
         missing = [(n - 1) * stride + size - m for n, m in zip(after, x.shape[1:3], strict=True)]
         x = jnp.pad(x, ((0, 0), *((m // 2, m - m // 2) for m in missing), (0, 0)))
-    packed = x.dtype == jnp.uint8 and x.shape[-1] == 4  # four bytes are moved as one word
+    packed = x.dtype == jnp.uint8 and x.shape[-1] == 4  # move four bytes as one word
     if packed:
         x = jax.lax.bitcast_convert_type(x, jnp.uint32)[..., None]
     rows, columns = ((n - 1) * stride + 1 for n in after)
@@ -210,8 +212,8 @@ def _patches(x: Array, size: int, stride: int, after: tuple[int, ...], same: boo
 def _affine(x: Array, weights: Array, bias: Array) -> Array:
     """(B, H, W, K), (K, F), (F,) -> (B, H, W, F), with gradients summed in two stages.
 
-    A gradient is a sum over thousands of patches for few numbers, which leaves most of a GPU idle unless it is cut into
-    parts: here one part for each example.
+    A gradient sums thousands of patches into few numbers, which leaves most of a GPU idle unless the sum is cut into
+    parts: here, one for each example.
     """
     y = x @ weights
     return y + _row(bias, y)
@@ -224,7 +226,7 @@ def _affine_forward(x: Array, weights: Array, bias: Array) -> tuple[Array, tuple
 def _affine_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array, Array]:
     x, weights = saved
     parts = jnp.einsum("bhwk,bhwf->bkf", x, gradient), jnp.sum(gradient, axis=(1, 2))
-    # The barrier keeps XLA from making one sum of the two again.
+    # The barrier keeps XLA from merging the two sums into one again.
     of_weights, of_bias = jax.lax.optimization_barrier(parts)
     return gradient @ weights.T, jnp.sum(of_weights, axis=0), jnp.sum(of_bias, axis=0)
 
@@ -242,7 +244,7 @@ def _row(bias: Array, like: Array) -> Array:
 
 
 def _dense_params(key: Array, inputs: int, units: int) -> Params:
-    """Dopamine's initialiser for C51: uniform, variance 1 / (sqrt(3) inputs); biases zero."""
+    """Dopamine's initialiser for C51: uniform with variance 1 / (sqrt(3) inputs); biases are zero."""
     limit = math.sqrt(math.sqrt(3) / inputs)
     weights = jax.random.uniform(key, (inputs, units), minval=-limit, maxval=limit, dtype=jnp.float32)
     return {"weights": weights, "bias": jnp.zeros(units, dtype=jnp.float32)}

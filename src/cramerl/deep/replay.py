@@ -1,7 +1,7 @@
-"""Replay: a ring of single frames, from which observations are stacked again when they are sampled.
+"""Replay: a ring of single frames, which are stacked into observations when they are sampled.
 
 Time runs along the first axis, parallel environments along the second, so a step writes one contiguous row. A row
-holds a frame, what was done there and what came of it. Rows are counted from the beginning of the run and never
+holds a frame, the action taken there and its outcome. Rows are counted from the beginning of the run and never
 renumbered; row r lies in slot r modulo the capacity.
 """
 
@@ -14,18 +14,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cramerl.deep.schedule import Schedule, Stream, stream
+
 Array = jax.Array
 
-FIRST = 1  # the frame has no past: it starts an episode (or a life, where that counts)
-LAST = 2  # the frame ends an episode; what follows in the next row is another one, so this is no transition
-TERMINATED = 4  # nothing comes after this transition
+FIRST = 1  # the frame has no past: it starts an episode (or a life, where a lost life ends the return)
+LAST = 2  # the frame ends an episode; the next row starts another, so there is no transition here
+TERMINATED = 4  # the return ends with this transition
 
 
 class Replay(NamedTuple):
-    """T slots of N environments.
+    """A ring of T slots for N environments.
 
     Attributes:
-        frames: ``(T, N, *frame)``, or (T, N, 0) where they are kept on the host, in HostFrames.
+        frames: ``(T, N, *frame)``, or (T, N, 0) if they are kept on the host, in `HostFrames`.
         actions: (T, N) int32.
         rewards: (T, N) float32, as the learner sees them.
         flags: (T, N) uint8, a sum of FIRST, LAST and TERMINATED.
@@ -38,13 +40,13 @@ class Replay(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Transitions, leading axes as asked for.
+    """Transitions with any leading axes.
 
     Attributes:
         observations: ``(..., *observation)``.
         actions: (...) int32.
-        rewards: (...), summed with discounts over the steps of the return.
-        discounts: (...), what the next state's return is multiplied by; zero after a termination.
+        rewards: (...), the discounted sum over n steps.
+        discounts: (...), the factor on the next state's return; zero after a termination.
         next_observations: ``(..., *observation)``.
         weights: (...), one, or zero for an entry that must not count.
     """
@@ -79,7 +81,7 @@ def empty_replay(capacity: int, num_envs: int, frame_shape: tuple[int, ...], fra
 def begin_row(replay: Replay, row: Array, frames: Array, first: Array, last: Array, column: Array | int = 0) -> Replay:
     """Write what is seen at ``row``: frames (N, *frame), and whether they start or end an episode.
 
-    They may be fewer than all: ``column`` is the place of the first of them.
+    For only some of the environments, ``column`` is the index of the first.
     """
     slot = row % replay.flags.shape[0]
     flags = FIRST * first.astype(jnp.uint8) + LAST * last.astype(jnp.uint8)
@@ -92,7 +94,7 @@ def begin_row(replay: Replay, row: Array, frames: Array, first: Array, last: Arr
 def finish_row(
     replay: Replay, row: Array, actions: Array, rewards: Array, terminated: Array, column: Array | int = 0
 ) -> Replay:
-    """Write what was done at ``row`` and what came of it; ``column`` as in `begin_row`."""
+    """Write the actions taken at ``row`` and their outcome; ``column`` as in `begin_row`."""
     slot = row % replay.flags.shape[0]
     flags = jax.lax.dynamic_slice(replay.flags, (slot, column), (1, len(terminated)))[0]
     flags = flags | (TERMINATED * terminated.astype(jnp.uint8))
@@ -104,14 +106,14 @@ def finish_row(
 
 
 def observation_window(replay: Replay, rows: Array, envs: Array, stack: int) -> Window:
-    """The frames of the observations at (rows, envs): the last ``stack``, none from before the episode's start."""
+    """The last ``stack`` frames at (rows, envs), without those from before the episode's start."""
     if stack == 1:
         return Window((rows % replay.flags.shape[0])[..., None], envs[..., None], None)
     back = jnp.arange(stack - 1, -1, -1, dtype=rows.dtype)
     slots = (rows[..., None] - back.reshape((1,) * rows.ndim + (stack,))) % replay.flags.shape[0]
     envs = jnp.broadcast_to(envs[..., None], slots.shape)
     starts = (replay.flags[slots, envs] & FIRST) != 0
-    # A frame counts if no later one in the window (itself left aside) started an episode.
+    # A frame counts if no later frame of the window started an episode.
     later = jnp.concatenate([starts[..., 1:], jnp.zeros_like(starts[..., :1])], axis=-1)
     cut = jnp.flip(jax.lax.cummax(jnp.flip(later, -1).astype(jnp.uint8), axis=later.ndim - 1), -1)
     return Window(slots, envs, cut == 0)
@@ -131,7 +133,7 @@ def stack_frames(frames: Array, keep: Array) -> Array:
 
 
 class Drawn(NamedTuple):
-    """Transitions that were drawn, before their frames are read."""
+    """Transitions whose frames have not been read yet."""
 
     window: Window
     next_window: Window
@@ -152,25 +154,25 @@ def draw(
     discount: float,
     newer_rows: int = 1,
 ) -> Drawn:
-    """Draw transitions uniformly from those that are whole.
+    """Draw uniformly from the transitions that are complete.
 
     Args:
         key: PRNG key.
         replay: the ring.
-        written: rows to draw from, counted from the beginning of the run; the oldest may be gone from the ring.
+        written: draw from the rows before this one, counted from the beginning of the run.
         shape: of the batch.
-        stack: frames an observation is made of.
-        n_step: rewards to sum before the next state is looked at.
+        stack: how many frames make an observation.
+        n_step: how many rewards are summed before the next state.
         discount: gamma.
-        newer_rows: rows that may have been written after those.
+        newer_rows: how many rows from ``written`` on may be in the ring, in place of the oldest.
 
     Returns:
-        Windows, actions, n-step rewards and discounts. An entry that hit an episode's last frame in all of eight tries
-        has weight zero.
+        Windows, actions, n-step rewards and discounts. Each entry is drawn eight times, because a compiled program
+        cannot try until it hits a transition; if all eight are last frames of episodes, its weight is zero.
     """
     capacity, num_envs = replay.flags.shape
     low = jnp.maximum(0, written + newer_rows + stack - 1 - capacity)
-    # One number for both: the row and, within it, the environment.
+    # One random number gives both the row and the environment.
     drawn = jax.random.randint(key, (8, *shape), low * num_envs, (written - n_step) * num_envs)
     rows, envs = drawn // num_envs, drawn % num_envs
     real = (replay.flags[rows % capacity, envs] & LAST) == 0
@@ -185,6 +187,22 @@ def draw(
         rewards=rewards,
         discounts=discounts,
         weights=jnp.any(real, axis=0).astype(jnp.float32),
+    )
+
+
+def draw_block(
+    key: Array, replay: Replay, block: Array, row: Array, schedule: Schedule, *, stack: int, newer_rows: int = 1
+) -> Drawn:
+    """Draw the transitions of all updates of a block that began at ``row``; ``key`` is the run's."""
+    return draw(
+        stream(key, Stream.SAMPLE, block),
+        replay,
+        row,
+        (schedule.updates_per_block, schedule.batch_size),
+        stack=stack,
+        n_step=schedule.n_step,
+        discount=schedule.discount,
+        newer_rows=newer_rows,
     )
 
 
@@ -215,13 +233,13 @@ def read_rows(replay: Replay, start: int, stop: int, time_axis: int = 0) -> dict
 
 
 def write_rows(replay: Replay, start: int, rows: dict[str, np.ndarray], time_axis: int = 0) -> Replay:
-    """Put rows back that `read_rows` gave."""
+    """Restore rows that `read_rows` returned."""
     slots = np.arange(start, start + len(rows["flags"])) % replay.flags.shape[time_axis]
     return _restore(replay, slots, {name: np.moveaxis(rows[name], 0, time_axis) for name in replay._fields}, time_axis)
 
 
 def _n_step(replay: Replay, rows: Array, envs: Array, n_step: int, discount: float) -> tuple[Array, Array, Array]:
-    """Discounted rewards until n steps, a termination or an episode's last frame; and how far that was."""
+    """Discounted rewards up to n steps, a termination or an episode's last frame; the discount; how many steps."""
     capacity = replay.flags.shape[0]
     total = jnp.zeros(rows.shape, dtype=jnp.float32)
     factor = jnp.ones(rows.shape, dtype=jnp.float32)  # discount of what comes next; zero after a termination
@@ -256,7 +274,7 @@ class HostFrames:
         self.frames = np.zeros((capacity, num_envs, *frame_shape), dtype=frame_dtype)
 
     def write(self, row: int, frames: np.ndarray, column: int = 0) -> None:
-        """Write one row, or the part of it that begins at ``column``."""
+        """Write one row, or the part of it that starts at ``column``."""
         self.frames[row % len(self.frames), column : column + len(frames)] = frames
 
     def read(self, slots: Any, envs: Any) -> np.ndarray:

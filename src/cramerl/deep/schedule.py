@@ -1,8 +1,9 @@
-"""How much of what happens when: blocks of steps and updates, exploration, target changes.
+"""When to step, update, explore and change the target network.
 
-The ratio of updates to steps is kept exactly whatever the number of parallel environments: a block is the smallest
-number of steps, all environments together, that is a whole number of updates. Within a block all actions are chosen by
-the weights the block began with, and all updates see the replay as it was then: so acting and learning can overlap.
+A row is one step of every parallel environment. A block is the smallest number of rows whose steps make a whole number
+of updates: so the ratio of updates to steps is exact for any number of environments. Within a block all actions are
+chosen with the weights the block began with, and all updates see the replay as it was then: so acting and learning can
+overlap. A segment is a stretch of blocks between changes of the target network.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 class Stream(enum.IntEnum):
-    """Independent streams of random numbers of one run."""
+    """Independent streams of random numbers of one run. Their numbers are part of what a checkpoint means."""
 
     WEIGHTS = 0
     START = 1
@@ -27,25 +29,34 @@ class Stream(enum.IntEnum):
 
 
 def stream(key: jax.Array, name: Stream, index: jax.Array | int = 0) -> jax.Array:
-    """The key of one draw: nothing random is carried along, so a resumed run needs only its counters."""
+    """The key of one draw. No generator state is carried along, so a resumed run needs only its counters."""
     return jax.random.fold_in(jax.random.fold_in(key, int(name)), index)
+
+
+class Segment(NamedTuple):
+    """Blocks [start, stop): whether they learn, and whether the target network changes before the first."""
+
+    start: int
+    stop: int
+    learns: bool
+    syncs: bool
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Counts are in agent steps, over all environments together.
+    """Block size, update ratio, exploration and target-network periods. Steps are summed over all environments.
 
     Attributes:
         num_envs: parallel environments.
         update_period_steps: steps per update.
         batch_size: transitions per update.
         min_replay_steps: steps before the first update.
-        replay_steps: steps the replay remembers.
+        replay_steps: steps the replay holds.
         target_period_steps: steps between copies into the target network.
         exploration_final: epsilon after the decay.
-        exploration_decay_steps: from 1 at ``min_replay_steps``, linearly.
+        exploration_decay_steps: length of epsilon's linear decay from 1, which starts at ``min_replay_steps``.
         discount: gamma.
-        n_step: rewards summed before the next state is looked at.
+        n_step: rewards summed before the next state.
         clip_rewards: clip rewards to [-1, 1] for the learner.
     """
 
@@ -63,7 +74,7 @@ class Schedule:
 
     @property
     def rows_per_block(self) -> int:
-        """Steps each environment takes in a block."""
+        """Steps of each environment in a block."""
         return math.lcm(self.num_envs, self.update_period_steps) // self.num_envs
 
     @property
@@ -78,42 +89,38 @@ class Schedule:
 
     @property
     def replay_rows(self) -> int:
-        """Rows of the replay, at least three blocks and the longest window."""
+        """Capacity of the replay in rows: at least three blocks and the longest window."""
         return max(self.replay_steps // self.num_envs, 3 * self.rows_per_block + self.n_step + 8)
 
     @property
     def first_learning_block(self) -> int:
-        """The first block that learns: enough steps are there, and one whole transition."""
+        """The first block that learns: the replay then holds enough steps, and one complete transition."""
         whole = (self.n_step + 1) * self.num_envs
         return max(1, -(-max(self.min_replay_steps, whole) // self.steps_per_block))
 
     def blocks(self, steps: int) -> int:
-        """Blocks that make at least so many steps."""
+        """How many blocks make at least this many steps."""
         return -(-steps // self.steps_per_block)
 
     def updates_before(self, block: Any) -> Any:
-        """Updates made before a block that learns."""
+        """How many updates came before a block that learns."""
         return (block - self.first_learning_block) * self.updates_per_block
 
     def changes_target(self, block: int) -> bool:
-        """Whether the target network is renewed before this block."""
+        """Whether the target network changes before this block."""
         now, before = block * self.steps_per_block, (block - 1) * self.steps_per_block
         return now // self.target_period_steps > before // self.target_period_steps
 
-    def segments(self, start: int, stop: int) -> list[tuple[int, int, bool, bool]]:
-        """Cut blocks [start, stop) where the target changes or learning starts.
-
-        Returns:
-            (first block, last block + 1, whether it learns, whether the target is renewed before it).
-        """
+    def segments(self, start: int, stop: int) -> list[Segment]:
+        """Cut blocks [start, stop) where the target network changes or learning starts."""
         cuts = [b for b in range(start, stop) if b in (start, self.first_learning_block) or self.changes_target(b)]
         return [
-            (a, b, a >= self.first_learning_block, self.changes_target(a))
+            Segment(a, b, a >= self.first_learning_block, self.changes_target(a))
             for a, b in zip(cuts, [*cuts[1:], stop], strict=False)
         ]
 
-    def exploration(self, steps: jax.Array) -> jax.Array:
-        """Epsilon after so many steps."""
+    def exploration(self, steps: jax.Array | np.floating) -> jax.Array:
+        """Epsilon after this many steps."""
         done = (steps - self.min_replay_steps) / max(self.exploration_decay_steps, 1)
         return 1.0 + (self.exploration_final - 1.0) * jnp.clip(done, 0.0, 1.0)
 

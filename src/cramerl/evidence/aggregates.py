@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl.evidence.published import RANDOM_HUMAN, atari_game
+from cramerl.deep.envs.names import game_name
+from cramerl.evidence.published import RANDOM_HUMAN
 from cramerl.evidence.scores import BestGroups, Series
 from cramerl.evidence.statistics import Interval, bootstrap_interval, normalise
 
@@ -46,10 +47,10 @@ def aggregate(
     Returns:
         The aggregates, or None if there is no common scale; and notes on what was left out.
     """
-    human = atari and all(atari_game(env) in RANDOM_HUMAN for env in games)
+    human = atari and all(game_name(env) in RANDOM_HUMAN for env in games)
     if human:
         words = "human-normalised: 0 is random play, 1 a human tester, both measured with no-op starts"
-        limits: Mapping[str, tuple[float, float]] = {env: RANDOM_HUMAN[atari_game(env)] for env in games}
+        limits: Mapping[str, tuple[float, float]] = {env: RANDOM_HUMAN[game_name(env) or env] for env in games}
         notes = []
     else:
         limits, words, notes = _reference_scale(best, games)
@@ -98,5 +99,7 @@ def _reference_scale(best: BestGroups, games: Sequence[str]) -> tuple[dict[str, 
             limits[env] = (0.0, reference)
         else:
             notes.append(f"Aggregates leave out {env}: the score to divide by, {reference:.4g}, is not positive.")
-    whose = "dqn" if has_dqn else "the best agent (there is no dqn that has played them all)"
-    return limits, f"scores divided by the mean score of {whose} on the same game", notes
+    if has_dqn:
+        return limits, "scores divided by dqn's mean score on the same game", notes
+    words = "scores divided by the best agent's mean score on the same game, because dqn has not played all of them"
+    return limits, words, notes

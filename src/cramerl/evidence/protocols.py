@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from cramerl.deep.envs.names import env_family, is_minatar
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.presets import default_preset
 
 ScoreKind = Literal["training", "evaluation"]
 _ATARI_TIME_LIMIT = 27_000  # steps; the meaning of max_episode_steps = 0 there
@@ -97,8 +97,7 @@ class ScoringProtocol:
 
 def family_of(env: str, frames_per_step: float | None = None) -> str:
     """Atari (by its four frames per step if that is known, otherwise by its name), MinAtar or other."""
-    fits = default_preset(env)
-    if fits == "minatar":
+    if is_minatar(env):
         return "MinAtar"
-    atari = fits == "paper" if frames_per_step is None else frames_per_step == 4
+    atari = env_family(env) == "atari" if frames_per_step is None else frames_per_step == 4
     return "Atari" if atari else "other"

@@ -12,7 +12,6 @@ The same settings in two codebases differ by more than two agents in one codebas
 from __future__ import annotations
 
 import json
-import re
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -47,17 +46,6 @@ PUBLISHED = tuple(
 )
 
 
-def atari_game(env: str) -> str:
-    """The game of an Atari environment, in snake case.
-
-    Example:
-        >>> atari_game("ALE/SpaceInvaders-v5"), atari_game("PongNoFrameskip-v4"), atari_game("pong")
-        ('space_invaders', 'pong', 'pong')
-    """
-    name = env.removeprefix("ALE/").removesuffix("-v5").removesuffix("NoFrameskip-v4")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def published_scores(game: str) -> list[PublishedScores]:
-    """What was published about a game (its name in snake case)."""
+def published_scores(game: str | None) -> list[PublishedScores]:
+    """What was published about a game, as `cramerl.deep.envs.names.game_name` names it."""
     return [one for one in PUBLISHED if one.game == game]

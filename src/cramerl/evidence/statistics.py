@@ -81,16 +81,6 @@ def normalise(scores: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     return (np.asarray(scores, np.float64) - below) / (above - below)
 
 
-def statistic_of(name: str, *scores: Scores) -> float:
-    """The value of one of `STATISTICS` for one or two agents' scores; two agents have their games in the same order.
-
-    Example:
-        >>> statistic_of("iqm", [0.0, 1.0, 2.0, 100.0])
-        1.5
-    """
-    return float(_statistic(name)(*_checked(scores)))
-
-
 def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int = 0, level: float = LEVEL) -> Interval:
     """Percentile interval of a statistic: runs are resampled within each game (stratified bootstrap).
 
@@ -107,7 +97,12 @@ def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int =
         (2.5, True)
     """
     _require_bootstrap(reps, level)
-    compute, agents = _statistic(name), _checked(scores)
+    if name not in STATISTICS:
+        raise ValueError(f"name must be one of {', '.join(STATISTICS)}, got {name!r}")
+    compute, agents = STATISTICS[name], [games_of(one) for one in scores]
+    if len({len(games) for games in agents}) > 1:
+        numbers = " and ".join(str(len(games)) for games in agents)
+        raise ValueError(f"both agents must have the same games, got {numbers} games")
     estimate = float(compute(*agents))
     if any(len(runs) < 2 for games in agents for runs in games):
         return Interval(estimate, np.nan, np.nan)
@@ -216,20 +211,6 @@ STATISTICS: dict[str, Callable[..., Array]] = {
     "probability_of_improvement": _improvement,
 }
 """Functions of one or two agents' games. They reduce the runs, the last axis, and keep all leading axes."""
-
-
-def _statistic(name: str) -> Callable[..., Array]:
-    if name not in STATISTICS:
-        raise ValueError(f"name must be one of {', '.join(STATISTICS)}, got {name!r}")
-    return STATISTICS[name]
-
-
-def _checked(scores: Sequence[Scores]) -> list[Games]:
-    agents = [games_of(one) for one in scores]
-    if len({len(games) for games in agents}) > 1:
-        numbers = " and ".join(str(len(games)) for games in agents)
-        raise ValueError(f"both agents must have the same games, got {numbers} games")
-    return agents
 
 
 def _counts(runs: int, reps: int, rng: np.random.Generator) -> Array:

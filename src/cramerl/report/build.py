@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from cramerl import plots
 from cramerl._extras import DEEP_LIBRARIES, require_library
@@ -18,6 +18,7 @@ from cramerl.evidence.aggregates import full_table
 from cramerl.evidence.curves import TUNED, Curve, is_run, read_runs, walk_folders
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
 from cramerl.evidence.summary import Scoring, Summary, summarise
+from cramerl.linear.evaluation_file import EVALUATION_FILE
 from cramerl.report.figures import Figure, make_figures
 from cramerl.report.hover import panel_values
 from cramerl.report.page import (
@@ -32,7 +33,6 @@ from cramerl.report.page import (
 )
 from cramerl.report.playing import Budget, draw_agents, draw_process, has_weights
 from cramerl.report.tables import make_tables
-from cramerl.watch.recording import EVALUATION
 
 PAGE, TABLES, SCORES, FIGURES, DOPAMINE = "report.html", "tables.md", "scores.json", "figures", "dopamine"
 OnProgress = Callable[[str], None]
@@ -66,16 +66,15 @@ def make_report(
     scoring, out = scoring or Scoring(), Path(out)
     _require_replaceable(out)
     on_progress("reading runs ...")
-    found = _find_folders(paths, distributions)
-    curves = read_runs(found.runs, scores=scoring.kind)
-    summaries = summarise(curves, scoring) if curves or not found.evaluations else []
+    runs, evaluations = _find_folders(paths, distributions)
+    summaries = summarise(read_runs(runs, scores=scoring.kind), scoring) if runs or not evaluations else []
     build = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
     build.mkdir(parents=True)
     try:
         save = _FigureSaver(build / FIGURES, (".svg", ".png", ".pdf") if pdf else (".svg", ".png"))
         with plots.page_style():
             sections = _write_studies(summaries, build, save, distributions is not False, on_progress)
-            drawn = [save.all(*draw_process(folder)) for folder in found.evaluations]
+            drawn = [save.all(*draw_process(folder)) for folder in evaluations]
         pictures = [picture for one in drawn for picture in one.pictures]
         processes = Distributions(pictures, [sentence for one in drawn for sentence in one.sentences])
         content = {"made_by": GENERATOR, "bootstrap_seed": scoring.seed, "studies": list(map(_export, summaries))}
@@ -89,14 +88,8 @@ def make_report(
     return sections
 
 
-class _Folders(NamedTuple):
+def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> tuple[dict[Path, Path], list[Path]]:
     """Folders of runs, each with the path it was found below, and folders that `cramerl evaluate` wrote."""
-
-    runs: dict[Path, Path]
-    evaluations: list[Path]
-
-
-def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> _Folders:
     runs: dict[Path, Path] = {}
     evaluations: dict[Path, None] = {}
     checked = list(map(Path, paths))
@@ -106,7 +99,7 @@ def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> _F
             if is_run(files):
                 runs.setdefault(folder.resolve(), path)
                 found = True
-            if EVALUATION in files and distributions is not False:
+            if EVALUATION_FILE in files and distributions is not False:
                 evaluations[folder.resolve()] = None
                 found = True
         if not found:
@@ -118,7 +111,7 @@ def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> _F
             "distributions can be drawn only of runs that kept their weights (their setting checkpoints is full or "
             f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, checked))}"
         )
-    return _Folders(runs, list(evaluations))
+    return runs, list(evaluations)
 
 
 def _require_replaceable(out: Path) -> None:
@@ -176,7 +169,7 @@ def _file_name(words: str) -> str:
 
 
 class _FigureSaver:
-    """Writes figures in every format, each under a name of its own; the page shows the SVG."""
+    """Writes figures in every format, each under a unique name; the page shows the SVG."""
 
     def __init__(self, folder: Path, formats: Sequence[str]):
         self.folder, self.formats, self._used = folder, formats, set[str]()

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl import plots
+from cramerl.deep.envs.names import game_name
 from cramerl.evidence.aggregates import Aggregates
 from cramerl.evidence.curves import on_grid
-from cramerl.evidence.published import PublishedScores, atari_game, published_scores
+from cramerl.evidence.published import PublishedScores, published_scores
 from cramerl.evidence.scores import ScoreGroup, Series
 from cramerl.evidence.statistics import mean_band, performance_profile
 from cramerl.evidence.summary import Summary
@@ -159,7 +160,7 @@ def _draw_published(ax: Any, summary: Summary, env: str) -> list[tuple[Published
     """Draw published scores of the agents in a panel: those with the same sticky actions, at the nearest frames."""
     agents = {series.agent for series, game in summary.best if game == env}
     sticky = {protocol.sticky > 0 for protocol in summary.protocols[env]}
-    published = [one for one in published_scores(atari_game(env)) if one.agent in agents and one.sticky in sticky]
+    published = [one for one in published_scores(game_name(env)) if one.agent in agents and one.sticky in sticky]
     found = [(one, one.nearest(4 * summary.steps[env])) for one in published]
     low, high = ax.get_ylim()
     top = high + 0.5 * (high - low)  # a line further up would flatten the curves

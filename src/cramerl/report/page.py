@@ -17,7 +17,7 @@ from cramerl.report.tables import Table, interval_text, settings_table
 GENERATOR = "cramerl report"
 _HOW_TO_READ = (
     "A bar is the mass predicted on one return. Masses are signed: bars below the line, in orange, are negative mass, "
-    "which no probability distribution has. The dashed line is the mean."
+    "which no probability distribution has. The vertical line is the mean."
 )
 
 

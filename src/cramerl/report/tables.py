@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cramerl.deep.envs.names import game_name
 from cramerl.evidence.curves import tail_rows
-from cramerl.evidence.published import atari_game, published_scores
+from cramerl.evidence.published import published_scores
 from cramerl.evidence.scores import ScoreGroup
 from cramerl.evidence.statistics import Interval
 from cramerl.evidence.summary import Summary
@@ -265,7 +266,7 @@ def _diagnostic(summary: Summary, group: ScoreGroup, name: str) -> Entry:
 def _published(summary: Summary) -> Table:
     rows = []
     for env in summary.games:
-        for one in published_scores(atari_game(env)):
+        for one in published_scores(game_name(env)):
             scores = [Entry(number(x), x) if (x := one.scores.get(at)) is not None else "" for at in _MILLION_FRAMES]
             rows.append([env, one.agent, one.source, one.protocol, *scores])
     note = (

@@ -15,7 +15,7 @@ from cramerl._files import write_text, write_whole
 from cramerl.deep.agent import Agent
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.envs.base import EnvSpec, spec_from_json
-from cramerl.deep.trees import flatten, unflatten
+from cramerl.deep.trees import unflatten, weights_of
 from cramerl.runs import build
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder, load_config
@@ -37,14 +37,14 @@ def load_agent(path: str | Path, *, lane: int = 0) -> Agent:
         >>> atoms, masses = agent.distributions(observations)  # doctest: +SKIP
     """
     config, spec, weights = _read(Path(path), lane)
-    learner = build.make_learner(config, spec)
-    return build.make_agent(config, spec, _nested(weights, _shapes(learner.network), str(path)))
+    shapes = jax.eval_shape(build.make_learner(config, spec).network.init, jax.random.key(0))
+    return build.make_agent(config, spec, unflatten(shapes, weights, f"weights of {path}"))
 
 
 def read_weights(path: str | Path, like: Any) -> Any:
     """Weights of a run (the first of a group) or an export, for a network with parameters ``like``."""
     _, _, weights = _read(Path(path), 0)
-    return _nested(weights, like, str(path))
+    return unflatten(like, weights, f"weights of {path}")
 
 
 def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Path]:
@@ -92,7 +92,7 @@ def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np
     if lane in diverged:
         left = group.describe([number for number in range(len(group)) if number not in diverged])
         raise ValueError(f"lane must be one of {left} in {path}, got {lane}, which diverged: its loss was not finite")
-    weights = {_dotted(name): array for name, array in saved.arrays.items() if _is_weight(name)}
+    weights = weights_of(saved.arrays)
     if len(group) > 1:
         weights = {name: np.ascontiguousarray(array[lane]) for name, array in weights.items()}
     return config, folder.spec, weights
@@ -108,25 +108,6 @@ def _read_export(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray
         return RunGroup.from_json(config).first, spec_from_json(environment), weights
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} cannot be used: {error}") from error
-
-
-def _is_weight(name: str) -> bool:
-    """Whether a checkpoint's array is a weight: ``params`` itself, in full checkpoints and in those of weights only."""
-    return ".params[" in name or name.startswith("['")
-
-
-def _dotted(name: str) -> str:
-    """``[0].learner.params['conv1']['bias']`` -> ``conv1.bias``."""
-    return ".".join(part.strip("[]'") for part in name[name.index("['") :].split("]["))
-
-
-def _shapes(network: Any) -> Any:
-    return jax.eval_shape(network.init, jax.random.key(0))
-
-
-def _nested(weights: dict[str, np.ndarray], like: Any, what: str) -> Any:
-    names = {_dotted(name): name for name in flatten(jax.tree.map(lambda x: np.zeros(0), like))}
-    return unflatten(like, {names.get(name, name): array for name, array in weights.items()}, f"weights of {what}")
 
 
 def _result(run: Path, config: TrainConfig) -> str:

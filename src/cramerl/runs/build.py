@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import jax
@@ -12,13 +11,14 @@ import numpy as np
 
 from cramerl.deep.agent import Agent
 from cramerl.deep.compiled_loop import CompiledLoop
-from cramerl.deep.envs.atari import AtariEnvs, game_name
+from cramerl.deep.envs.atari import AtariEnvs
 from cramerl.deep.envs.base import EnvSpec, HostEnvs
 from cramerl.deep.envs.gymnasium import GymnasiumEnvs
-from cramerl.deep.envs.gymnax import GymnaxEnv, GymnaxOnHost, is_gymnax
+from cramerl.deep.envs.names import env_family
 from cramerl.deep.heads import make_head
 from cramerl.deep.host_loop import HostLoop
 from cramerl.deep.learner import Learner, make_optimiser
+from cramerl.deep.loop import Loop
 from cramerl.deep.networks import make_network
 from cramerl.deep.schedule import Schedule
 from cramerl.runs.config import TrainConfig
@@ -27,44 +27,35 @@ from cramerl.runs.group import RunGroup
 _REPLAY_FRACTION = 0.6  # of an accelerator's memory that the replay's frames may take
 
 
-def env_family(name: str) -> str:
-    """The family of an environment, by its name: native (gymnax), atari or gymnasium (always for ``gym:NAME``)."""
-    if name.startswith("gym:"):
-        return "gymnasium"
-    if is_gymnax(name):
-        return "native"
-    # A bare word is meant as a game: if it is none, the sentence that names similar ones is the useful one.
-    return "atari" if re.fullmatch(r"ALE/.*|\w+", name) or game_name(name) else "gymnasium"
-
-
 def make_envs(config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bool = False) -> HostEnvs:
-    """Environments to step from Python, of any family; ``skip`` of the same run (Atari) come before them.
+    """Environments of any family that are stepped from Python.
 
-    With ``pictures`` they can be shown to people: frames of Atari are in colour, Gymnasium's can ``render()``.
+    Args:
+        config: the settings.
+        num_envs: how many.
+        skip: how many environments of the same run come before these (Atari only), so that each gets its seed.
+        pictures: show them to people: frames of Atari are in colour, Gymnasium's environments can ``render()``.
     """
-    family = env_family(config.env)
-    if family == "native":
-        return GymnaxOnHost(make_gymnax_env(config), num_envs)
-    if family == "atari":
-        return AtariEnvs(
-            config.env,
-            num_envs,
-            sticky=config.sticky,
-            life_loss_ends=config.life_loss_ends,
-            max_episode_frames=4 * config.max_episode_steps or 108_000,
-            noop_max=config.noop_max,
-            fire_reset=config.fire_reset,
-            full_action_space=config.full_action_space,
-            skip=skip,
-            colour=pictures,
-        )
-    name = config.env.removeprefix("gym:")
-    return GymnasiumEnvs(name, num_envs, max_episode_steps=config.max_episode_steps or None, render=pictures)
+    family, limit = env_family(config.env), config.max_episode_steps
+    if family == "gymnax":
+        from cramerl.deep.envs.gymnax import GymnaxEnv, GymnaxOnHost  # takes seconds to import
 
-
-def make_gymnax_env(config: TrainConfig) -> Any:
-    """One environment as a JAX program."""
-    return GymnaxEnv(config.env, config.max_episode_steps or None)
+        return GymnaxOnHost(GymnaxEnv(config.env, limit or None), num_envs)
+    if family == "gymnasium":
+        name = config.env.removeprefix("gym:")
+        return GymnasiumEnvs(name, num_envs, max_episode_steps=limit or None, render=pictures)
+    return AtariEnvs(
+        config.env,
+        num_envs,
+        sticky=config.sticky,
+        life_loss_ends=config.life_loss_ends,
+        max_episode_frames=4 * limit or 108_000,
+        noop_max=config.noop_max,
+        fire_reset=config.fire_reset,
+        full_action_space=config.full_action_space,
+        skip=skip,
+        colour=pictures,
+    )
 
 
 def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
@@ -112,7 +103,7 @@ def network_name(config: TrainConfig, spec: EnvSpec) -> str:
     return "minatar" if len(spec.observation_shape) == 3 else "mlp"
 
 
-def make_loop(group: RunGroup) -> CompiledLoop | HostLoop:
+def make_loop(group: RunGroup) -> Loop:
     """The loop that trains, with its environments."""
     config = group.first
     schedule = Schedule(
@@ -128,8 +119,10 @@ def make_loop(group: RunGroup) -> CompiledLoop | HostLoop:
         n_step=config.n_step,
         clip_rewards=config.clip_rewards,
     )
-    if env_family(config.env) == "native":
-        env = make_gymnax_env(config)
+    if env_family(config.env) == "gymnax":
+        from cramerl.deep.envs.gymnax import GymnaxEnv
+
+        env = GymnaxEnv(config.env, config.max_episode_steps or None)
         rates, penalties = ([getattr(run, name) for run in group.configs] for name in ("learning_rate", "mass_penalty"))
         return CompiledLoop(
             env,

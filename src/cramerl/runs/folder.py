@@ -115,9 +115,9 @@ class RunFolder:
 
         The norms of a run that diverged are null.
         """
-        shapes = {_plain(name): "x".join(map(str, array.shape)) for name, array in arrays[0].items()}
+        shapes = {name.replace(".", "/"): "x".join(map(str, array.shape)) for name, array in arrays[0].items()}
         norms = [
-            lane | {_plain(name): None if number in diverged else _norm(array) for name, array in one.items()}
+            lane | {name.replace(".", "/"): None if number in diverged else _norm(array) for name, array in one.items()}
             for number, (lane, one) in enumerate(zip(lanes, arrays, strict=True))
         ]
         write_json(self.path / WEIGHT_NORMS, {"step": step, "shapes": shapes, "norms": norms})
@@ -168,11 +168,6 @@ def versions() -> dict[str, Any]:
             continue
     device = jax.devices()[0]
     return found | {"device": f"{device.platform}: {device.device_kind}"}
-
-
-def _plain(name: str) -> str:
-    """``['conv1']['bias']`` -> ``conv1/bias``."""
-    return name.strip("[']").replace("']['", "/")
 
 
 def _norm(array: np.ndarray) -> float | None:

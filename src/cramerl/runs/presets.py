@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from cramerl.deep.envs.names import env_family, is_minatar
 from cramerl.runs.config import AGENTS, SETTINGS, TrainConfig, applies_to_agent, require_agent_settings
 
 _ADAM_C51 = {"optimiser": "adam", "learning_rate": 2.5e-4, "optimiser_epsilon": 3.125e-4}  # Bellemare et al. 2017
@@ -127,7 +127,7 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
 
 def applies_to_env(env: str, name: str) -> bool:
     """Whether an environment, given by its name, uses a setting."""
-    return not SETTINGS[name].families or default_preset(env) == "paper"
+    return not SETTINGS[name].families or env_family(env) == "atari"
 
 
 def applies(name: str, agent: str, env: str) -> bool:
@@ -148,11 +148,9 @@ def default_preset(env: str) -> str:
     """The preset that fits an environment's name."""
     if not isinstance(env, str) or not env:
         raise ValueError(f"env must be the name of an environment, got {env!r}")
-    if env.endswith("-MinAtar") or env == "Pong-misc":
+    if is_minatar(env):
         return "minatar"
-    if env.startswith("ALE/") or env.endswith("NoFrameskip-v4") or re.fullmatch(r"\w+", env):
-        return "paper"
-    return "classic"
+    return "paper" if env_family(env) == "atari" else "classic"
 
 
 def _settings(name: str, agent: str, env: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from cramerl.deep.agent import play_episodes
 from cramerl.deep.checkpoint import CheckpointStore
+from cramerl.deep.loop import Loop
 from cramerl.deep.trees import flatten, unflatten
 from cramerl.runs import build, loggers
 from cramerl.runs.agents import read_weights
@@ -156,7 +157,7 @@ class _Trainer:
         self,
         group: RunGroup,
         folder: RunFolder,
-        loop: Any,
+        loop: Loop,
         on_progress: OnProgress | None,
         after_checkpoint: AfterCheckpoint | None,
     ):
@@ -367,7 +368,7 @@ class _Trainer:
             "metrics_bytes": self.folder.metrics_size(settle=True),
         }
         if self.config.checkpoints == "weights":
-            self.store.save(info, flatten(self.loop.all_params))
+            self.store.save(info, flatten({"params": self.loop.all_params}))
         else:
             row, capacity = self.loop.row, self.loop.schedule.replay_rows
             live = (max(0, row - capacity), row)
@@ -422,9 +423,9 @@ def require_same_settings(now: RunGroup, saved: RunGroup, folder: Path) -> None:
 
 
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:
-    kind = {"native": "gymnax", "gymnax": "gymnax", "atari": "Atari", "gymnasium": "Gymnasium"}[family]
+    kind = {"gymnax": "gymnax", "atari": "Atari", "gymnasium": "Gymnasium"}[family]
     size = f"{config.steps:,} steps, {config.num_envs} environments"
-    if family not in ("native", "gymnax"):  # an iteration bounds the length of an episode
+    if family != "gymnax":  # an iteration bounds the length of an episode
         size += f", reset every {config.iteration_steps // config.num_envs:,} steps"
     return (
         f"{config.agent} on {config.env} ({kind}, preset {config.preset or 'none'}): {size}, into {folder}; compiling"

@@ -9,7 +9,8 @@ from typing import Any
 
 import jax
 
-from cramerl.runs.build import env_family, make_envs, make_learner
+from cramerl.deep.envs.names import env_family
+from cramerl.runs.build import make_envs, make_learner
 from cramerl.runs.config import DEFAULTS
 from cramerl.runs.loggers import require_loggers
 from cramerl.sweep.execute import State
@@ -22,7 +23,7 @@ from cramerl.sweep.search import Search
 def plan_sweep(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
     """Compare a sweep with its folder, see `make_plan`. This process leaves accelerators to the jobs."""
     jax.config.update("jax_platforms", "cpu")
-    return make_plan(sweep, out, lambda env: env_family(env) in ("native", "gymnax"), stored)
+    return make_plan(sweep, out, lambda env: env_family(env) == "gymnax", stored)
 
 
 def require_buildable(plan: Plan) -> None:

@@ -74,7 +74,6 @@ def pack(
         "views": [
             {
                 "name": view.name,
-                "agent": view.agent,
                 "kind": view.kind,
                 "atoms": [float(f"{atom:.7g}") for atom in view.atoms],
                 "size": view.distributions.shape[2],
@@ -108,8 +107,9 @@ def pack_distributions(distributions: np.ndarray, precision: float, start: int =
 def _fit(pack: Callable[[int], list[list[Chunk]]], room: int) -> tuple[list[list[Chunk]], int]:
     """Chunks of at most ``room`` bytes, and for how many steps each picture or distribution is shown."""
     every = 1
-    while sum(map(_sent, packed := pack(every))) > room and every < _MOST_HELD:
-        every *= 2
+    while (size := sum(map(_sent, packed := pack(every)))) > room and every < _MOST_HELD:
+        # Twice the steps take half the bytes at best, so no power of two that would fit is skipped.
+        every = min(_MOST_HELD, every * 2 ** max(1, int(np.log2(size / max(room, 1)))))
     return packed, every
 
 

@@ -50,6 +50,6 @@ def make_figure(recording: Recording, step: int) -> Any:
         ax.set(xlabel="return", ylabel="mass")
     plots.share_limits(axes[1:], "x")
     plots.share_limits([ax for ax, view in panels if view.kind == "masses"], "y")
-    negative = any(view.negative[step] > 0 for _, view in panels)
+    negative = any(view.negative[step] > plots.LEAST_MASS for _, view in panels)
     plots.add_distribution_legend(figure, negative=negative, realised=bool(np.isfinite(realised)))
     return figure

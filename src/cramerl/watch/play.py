@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cramerl.deep.envs.base import EnvSpec
+from cramerl.deep.envs.names import game_name
 from cramerl.measures import clipped_mass
-from cramerl.runs import agents, build
+from cramerl.runs import agents
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.folder import load_config, load_group
 from cramerl.watch.recording import Recording, Tape, View, make_view, realised_returns
@@ -150,10 +151,11 @@ def record(
     """
     player = Player(watched, epsilon=epsilon, seed=seed)
     steps: list[PlayedStep] = []
-    tape = None
+    tape: Tape | None = None
     try:
         for step in player.steps():
-            tape = tape or Tape(step.picture.shape)
+            if tape is None:
+                tape = Tape(step.picture.shape)
             tape.append(step.picture)
             steps.append(step._replace(picture=np.zeros(0, np.uint8)))  # the tape holds it in less memory
             if len(steps) % 100 == 0:
@@ -180,7 +182,7 @@ def assemble(player: Player, steps: Sequence[PlayedStep], tape: Tape) -> Recordi
         facts=_facts(player, steps),
         actions=player.actions,
         tape=tape,
-        palette=player.env.colours,
+        palette=player.env.palette.colours,
         legend=player.env.legend,
         caption=player.env.caption,
         action=action,
@@ -210,11 +212,11 @@ def _view(watched: Watched, number: int, steps: Sequence[PlayedStep], action: np
     distributions = np.stack([one.distributions[number] for one in steps])
     values = np.stack([one.values[number] for one in steps])
     if support is None:
-        return make_view(watched.name, config.agent, None, distributions, values, action)
+        return make_view(watched.name, None, distributions, values, action)
     rewards = _learned(config, np.array([one.reward for one in steps], np.float32))
     discounts = np.where([one.terminated for one in steps], 0, config.discount).astype(np.float32)
     clipped = clipped_mass(support, rewards, discounts, np.stack([one.next_distributions[number] for one in steps]))
-    return make_view(watched.name, config.agent, support.atoms, distributions, values, action, clipped)
+    return make_view(watched.name, support.atoms, distributions, values, action)._replace(clipped=clipped)
 
 
 def _learned(config: TrainConfig, rewards: np.ndarray) -> np.ndarray:
@@ -238,11 +240,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _game(config: TrainConfig) -> str:
-    if build.env_family(config.env) == "atari":
-        from cramerl.deep.envs.atari import game_name
-
-        return game_name(config.env) or config.env
-    return config.env
+    return game_name(config.env) or config.env
 
 
 def _require_same(what: str, runs: Sequence[str | Path], values: Sequence[object]) -> None:

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cramerl import plots
+from cramerl.linear.evaluation_file import EVALUATION_FILE, EvaluationRecord, parse_record
 from cramerl.runs.folder import read_object
 
-EVALUATION = "evaluation.json"
 _CHUNK_BYTES = 1_000_000  # what a browser unpacks in the time of a frame or two
 
 
@@ -90,7 +90,6 @@ class View(NamedTuple):
 
     Attributes:
         name: the agent's name on the page.
-        agent: s51, c51, ...; "process" for an evaluated process.
         kind: "masses" on fixed atoms, or "quantiles": K atoms of mass 1 / K each (one atom for dqn).
         atoms: (K,) the fixed atoms; empty for quantiles.
         distributions: (T, A, K) float32, signed masses, or the atoms of quantiles.
@@ -101,7 +100,6 @@ class View(NamedTuple):
     """
 
     name: str
-    agent: str
     kind: Literal["masses", "quantiles"]
     atoms: np.ndarray
     distributions: np.ndarray
@@ -198,23 +196,16 @@ class Recording:
 
 
 def make_view(
-    name: str,
-    agent: str,
-    atoms: np.ndarray | None,
-    distributions: np.ndarray,
-    values: np.ndarray,
-    action: np.ndarray,
-    clipped: np.ndarray | None = None,
+    name: str, atoms: np.ndarray | None, distributions: np.ndarray, values: np.ndarray, action: np.ndarray
 ) -> View:
-    """A view with its total and negative masses; ``atoms`` is None for quantiles, ``clipped`` is 0 if not given."""
+    """A view with its total and negative masses; ``clipped`` is zero. ``atoms`` is None for quantiles."""
     distributions, values = np.asarray(distributions, np.float32), np.asarray(values, np.float32)
     if not (np.isfinite(distributions).all() and np.isfinite(values).all()):
         raise ValueError(f"{name} predicts numbers that are not finite; its weights cannot be used")
     zeros = np.zeros(len(distributions), np.float32)
     if atoms is None:
-        return View(name, agent, "quantiles", np.zeros(0), distributions, values, zeros + 1, zeros, zeros)
-    clipped = zeros if clipped is None else np.asarray(clipped, np.float32)
-    view = View(name, agent, "masses", np.asarray(atoms), distributions, values, zeros, zeros, clipped)
+        return View(name, "quantiles", np.zeros(0), distributions, values, zeros + 1, zeros, zeros)
+    view = View(name, "masses", np.asarray(atoms), distributions, values, zeros, zeros, zeros)
     taken = view.of_actions(action)
     return view._replace(total=taken.sum(axis=1), negative=np.maximum(-taken, 0).sum(axis=1))
 
@@ -241,28 +232,24 @@ def realised_returns(rewards: np.ndarray, terminated: np.ndarray, cut: np.ndarra
 
 def is_evaluation(folder: str | Path) -> bool:
     """Whether ``cramerl evaluate`` wrote the folder."""
-    return (Path(folder) / EVALUATION).is_file()
+    return (Path(folder) / EVALUATION_FILE).is_file()
 
 
 def read_evaluation(folder: str | Path) -> Recording:
     """The states that ``cramerl evaluate`` evaluated as a recording, in the order of their numbers."""
-    return read_object(Path(folder) / EVALUATION, lambda values: _evaluated(values, Path(folder).resolve().name))
+    return read_object(
+        Path(folder) / EVALUATION_FILE, lambda values: _evaluated(parse_record(values), Path(folder).resolve().name)
+    )
 
 
-def _evaluated(values: dict[str, Any], name: str) -> Recording:
-    if "distributions" not in values:
-        raise ValueError("it holds no distributions; run cramerl evaluate again")
-    found, atoms = values["distributions"], np.asarray(values["support"], float)
-    order = np.argsort(found["states"], kind="stable")
-    masses, means, visits = (np.asarray(found[key], np.float32)[order] for key in ("masses", "means", "visited"))
-    if masses.shape != (len(order), atoms.size) or not len(order) or not np.isfinite(masses).all():
-        raise ValueError(f"its distributions must be (states, {atoms.size}) numbers, got {masses.shape}")
-    zeros = np.zeros(len(order), np.int32)
-    process = re.sub(r"^\w+\((.*)\)$", r"\1", values.get("process") or "a log of transitions")
-    when = {"before": "before each backup", "after": "after each backup"}.get(values["normalisation"], "affine")
-    facts = [f"{len(order):,} states shown", f"normalisation: {when}"]
-    if values.get("residual") is not None:
-        facts.append(f"residual {values['residual']:.1e}")
+def _evaluated(found: EvaluationRecord, name: str) -> Recording:
+    masses, means, visits = (part.astype(np.float32) for part in (found.masses, found.means, found.visited))
+    zeros = np.zeros(len(means), np.int32)
+    process = re.sub(r"^\w+\((.*)\)$", r"\1", found.process or "a log of transitions")
+    when = {"before": "before each backup", "after": "after each backup"}.get(found.normalisation, "affine")
+    facts = [f"{len(means):,} states shown", f"normalisation: {when}"]
+    if found.residual is not None:
+        facts.append(f"residual {found.residual:.1e}")
     tape, colours = _draw_states(means)
     return Recording(
         title=f"{name}: {process}",
@@ -274,13 +261,13 @@ def _evaluated(values: dict[str, Any], name: str) -> Recording:
         legend=[("mean return of each state", colours[1]), ("this state", colours[2])],
         caption="the states in order, each with its mean return",
         action=zeros,
-        views=[make_view("prediction", "process", atoms, masses[:, None], means[:, None], zeros)],
+        views=[make_view("prediction", found.atoms, masses[:, None], means[:, None], zeros)],
         reward=zeros,
         score=zeros,
         episode=zeros,
-        realised=np.full(len(order), np.nan, np.float32),
+        realised=np.full(len(means), np.nan, np.float32),
         visits=visits,
-        labels=tuple(str(found["states"][i]) for i in order),
+        labels=tuple(map(str, found.states)),
     )
 
 

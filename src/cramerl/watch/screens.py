@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cramerl.deep.envs.base import EnvSpec, Step
+from cramerl.deep.envs.names import env_family, game_name
 from cramerl.runs import build
 from cramerl.runs.config import TrainConfig
 
@@ -47,7 +48,8 @@ class FilmedEnv:
     Attributes:
         spec: see `EnvSpec`.
         num_envs: 1.
-        picture: (H, W) uint8, indices of `colours`.
+        picture: (H, W) uint8, indices of the palette's colours.
+        palette: the colours of all pictures so far.
         legend: what colours mean, as pairs of a name and a colour.
         caption: what the picture is, in a few words.
     """
@@ -55,19 +57,14 @@ class FilmedEnv:
     num_envs = 1
 
     def __init__(self, config: TrainConfig):
-        family = build.env_family(config.env)
+        family = env_family(config.env)
         self._envs = build.make_envs(config, 1, pictures=family == "gymnasium")
         self._colour_envs = build.make_envs(config, 1, pictures=True) if family == "atari" else None
         self._render: Callable[[], np.ndarray | None] = getattr(self._envs, "render", lambda: None)
         self.spec = self._envs.spec
         self._draw, self.legend, self.caption = _drawing(self.spec)
-        self._palette = Palette()
+        self.palette = Palette()
         self.picture = np.zeros((0, 0), np.uint8)
-
-    @property
-    def colours(self) -> np.ndarray:
-        """The colours of all pictures so far, (P, 3) uint8."""
-        return self._palette.colours
 
     def reset(self, seed: int) -> np.ndarray:
         """Start an episode; see `HostEnvs`."""
@@ -88,7 +85,7 @@ class FilmedEnv:
 
     def _film(self, frames: np.ndarray) -> None:
         rendered = self._render()
-        self.picture = self._palette.indices(self._draw(frames[0]) if rendered is None else rendered)
+        self.picture = self.palette.indices(self._draw(frames[0]) if rendered is None else rendered)
 
 
 class Palette:
@@ -185,8 +182,6 @@ def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:
     if spec.family == "atari":
         from ale_py import Action, ALEInterface, LoggerMode, roms
 
-        from cramerl.deep.envs.atari import game_name
-
         ALEInterface.setLoggerMode(LoggerMode.Error)
         emulator = ALEInterface()
         emulator.loadROM(str(roms.get_rom_path(game_name(config.env) or "")))
@@ -195,7 +190,9 @@ def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:
     elif _is_cartpole(spec):
         names = ["push left", "push right"]
     elif spec.name.endswith("-MinAtar"):
-        chosen = getattr(build.make_gymnax_env(config)._env, "action_set", ())
+        from cramerl.deep.envs.gymnax import GymnaxEnv
+
+        chosen = getattr(GymnaxEnv(config.env)._env, "action_set", ())
         names = [_MINATAR_ACTIONS[int(i)] for i in chosen]
     return names if len(names) == spec.num_actions else [f"action {i}" for i in range(spec.num_actions)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import sys
 import threading
@@ -107,10 +106,7 @@ class LiveServer(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
-            why = {errno.EADDRINUSE: "is in use", errno.EACCES: "is not allowed"}.get(error.errno or 0)
-            if why is None:
-                raise
-            raise ValueError(f"port must be free, but {port} {why}; port 0 finds a free one") from error
+            raise ValueError(f"port must be free, but {port} is not ({error.strerror}); port 0 finds one") from error
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore pages that were closed before the answer was complete."""

@@ -1,1 +1,1 @@
-"""Environments of three families behind one interface: gymnax, Atari, Gymnasium."""
+"""Environments of three families behind one interface: gymnax, Atari, Gymnasium. `names` tells the families apart."""

@@ -1,4 +1,4 @@
-"""Atari games on the vector environment of ale-py: raw rewards, and ends told apart from lost lives."""
+"""Atari games on ale-py's vector environment: raw rewards, and game over distinguished from lost lives."""
 
 from __future__ import annotations
 
@@ -8,36 +8,21 @@ from typing import Any
 
 import numpy as np
 from ale_py import roms
-from ale_py.registration import rom_id_to_name
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
 from cramerl.deep.envs.base import EnvSpec, Step, env_seeds, require_actions, require_count
+from cramerl.deep.envs.names import game_name
 
-_NAMES = re.compile(r"ALE/(\w+)-v5|(\w+)NoFrameskip-v4|(\w+)")
-_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # ALE has these only for several players
+_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # ALE runs these with several players only
 _ROMS = sorted(set(roms.get_all_rom_ids()) - _TWO_PLAYERS)
-_ROM_OF = {rom: rom for rom in _ROMS} | {rom_id_to_name(rom): rom for rom in _ROMS}
-
-
-def game_name(name: str) -> str | None:
-    """The ROM an Atari name stands for, in snake case; None if the name is no Atari game's.
-
-    Of a registered id only the game is taken: sticky actions and the like are arguments of `AtariEnvs`.
-
-    Example:
-        >>> game_name("ALE/SpaceInvaders-v5"), game_name("SpaceInvaders"), game_name("CartPole-v1")
-        ('space_invaders', 'space_invaders', None)
-    """
-    match = _NAMES.fullmatch(name) if isinstance(name, str) else None
-    return _ROM_OF.get(match[match.lastindex or 0]) if match else None
 
 
 class AtariEnvs:
     """N copies of one game: 84 x 84 gray frames, each the maximum of the last two of four emulator frames.
 
-    Frames are single; stacks are rebuilt where they are needed. Rewards are not clipped. The frame of a step that ends
-    an episode may be a few emulator frames old: ALE does not draw the one on which the game stops.
+    Frames are single; they are stacked where stacks are needed. Rewards are not clipped. The frame of a step that ends
+    an episode may be a few emulator frames old: ALE does not draw the frame on which the game stops.
 
     Attributes:
         spec: see `EnvSpec`.
@@ -46,15 +31,15 @@ class AtariEnvs:
     Args:
         name: "pong", "Pong" or "ALE/Pong-v5"; see `game_name`.
         num_envs: N.
-        sticky: probability with which the emulator repeats the last action, at each of its frames.
-        life_loss_ends: whether a lost life is ``terminated`` for the learner, and the frame it leads to ``first``. The
-            game goes on.
+        sticky: probability that the emulator repeats the last action, at each of its frames.
+        life_loss_ends: whether a lost life is ``terminated`` for the learner, and the next frame ``first``. The game
+            continues.
         max_episode_frames: emulator frames after which an episode is cut off.
-        noop_max: most no-ops at the start of a game; 0 for none.
+        noop_max: largest number of no-ops at the start of a game; 0 for none.
         fire_reset: whether to press fire at the start of a game that needs it.
-        full_action_space: all 18 actions in place of the game's own.
-        num_threads: of the emulator; 0 leaves it to ALE.
-        skip: environments of the same run before these; those of all get the same seeds however they are grouped.
+        full_action_space: all 18 actions instead of those the game uses.
+        num_threads: threads of the emulator; 0 lets ALE choose.
+        skip: how many environments of the same run come before these: the seeds do not depend on the grouping.
         colour: frames are the game's own screen, 210 x 160 in RGB: for people, not for agents.
     """
 
@@ -74,7 +59,7 @@ class AtariEnvs:
         colour: bool = False,
     ):
         game = game_name(name)
-        if game is None:
+        if game not in _ROMS:
             raise ValueError(f"env must be an Atari game such as 'pong' or 'ALE/Pong-v5', got {name!r}{_near(name)}")
         self.num_envs = require_count("num_envs", num_envs, 1)
         self._skip = require_count("skip", skip, 0)
@@ -94,7 +79,7 @@ class AtariEnvs:
             use_fire_reset=bool(fire_reset),
             reward_clipping=False,
             **({"grayscale": False, "img_height": 210, "img_width": 160} if colour else {}),
-            # Terminated then means that the game is over; lives are counted here, where a time limit stays visible.
+            # ALE's "terminated" then means game over. Lives are counted here, where a time limit remains visible.
             episodic_life=False,
             life_loss_info=False,
         )
@@ -112,29 +97,29 @@ class AtariEnvs:
         self._ended = np.zeros(self.num_envs, bool)
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start all games anew; see `HostEnvs`."""
+        """See `HostEnvs`."""
         seeds = env_seeds(seed, self._skip + self.num_envs)[self._skip :]
         frames, info = self._open().reset(seed=seeds.astype(np.int64))
         self._lives, self._ended = info["lives"], np.zeros(self.num_envs, bool)
         return frames[:, 0]
 
     def step(self, actions: np.ndarray) -> Step:
-        """Take (N,) actions; see `HostEnvs`."""
+        """See `HostEnvs`."""
         envs = self._open()
         if self._lives is None:
             raise ValueError("reset must be called before step")
         actions = require_actions(actions, self.num_envs, self.spec.num_actions)
         frames, rewards, over, cut, info = envs.step(actions)
-        fake, lives = self._ended, info["lives"]
+        reset, lives = self._ended, info["lives"]
         ended = over | cut
-        lost = (lives < self._lives) & ~fake & self._life_loss_ends
+        lost = (lives < self._lives) & ~reset & self._life_loss_ends
         self._lives, self._ended = lives, ended
         return Step(
             frames=frames[:, 0],
-            rewards=np.where(fake, 0, rewards).astype(np.float32),
+            rewards=np.where(reset, 0, rewards).astype(np.float32),
             terminated=over | lost,
             ended=ended.copy(),
-            first=fake | (lost & ~ended),
+            first=reset | (lost & ~ended),
         )
 
     def close(self) -> None:
@@ -148,11 +133,11 @@ class AtariEnvs:
 
 
 def _near(name: Any) -> str:
-    """The games a name may have meant, as the end of a sentence."""
+    """Games with similar names, as the end of a sentence."""
     plain = {rom.replace("_", ""): rom for rom in _ROMS}
     word = re.sub(r"^ale/|(noframeskip)?-v\d+$|_", "", str(name).lower())
     near = [plain[match] for match in difflib.get_close_matches(word, plain)]
-    return f"; near it: {', '.join(map(repr, near))}" if near else ""
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def _probability(name: str, value: Any) -> float:

@@ -1,33 +1,36 @@
-"""What every family of environments gives the loops: single frames, and when an episode begins and ends.
+"""What every family of environments gives the loops: single frames, and where an episode starts and ends.
 
-All families speak next-step autoreset. The step that ends an episode returns its last frame with ``ended``; the step
-after that ignores the action, earns nothing, and returns the first frame of the next episode with ``first``. So every
-real transition is followed by the frame it led to, also at a time limit, and the one that is not real is known.
+All families reset in the step after the last one of an episode. The step that ends an episode returns its last frame
+with ``ended``; the next step ignores the action, gives no reward, and returns the first frame of the next episode with
+``first``. So every real transition is followed by the frame it led to, at a time limit too, and the reset is marked.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_args
 
 import numpy as np
 
+from cramerl._checks import require_choice
+from cramerl.deep.envs.names import Family
+
 
 class EnvSpec(NamedTuple):
-    """What a network and a replay need to know of an environment.
+    """What a network and a replay need to know about an environment.
 
     Attributes:
         name: as the user gave it.
-        family: "native" (a JAX program), "atari" or "gymnasium".
+        family: "gymnax" (a JAX program), "atari" or "gymnasium".
         num_actions: A.
-        frame_shape: of one frame, without the stack.
+        frame_shape: shape of one frame, without the stack.
         frame_dtype: "uint8" or "float32".
-        stack: frames an observation is made of; a stack of more than one is a last axis of its own.
-        frame_scale: what a frame's values are divided by for the network.
+        stack: how many frames make an observation; if more than one, they are its last axis.
+        frame_scale: the network divides frames by it.
         frames_per_step: emulator frames per agent step.
     """
 
     name: str
-    family: str
+    family: Family
     num_actions: int
     frame_shape: tuple[int, ...]
     frame_dtype: str
@@ -37,13 +40,15 @@ class EnvSpec(NamedTuple):
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Shape of what the network sees."""
+        """Shape of the network's input, without the batch."""
         return (*self.frame_shape, self.stack) if self.stack > 1 else self.frame_shape
 
 
 def spec_from_json(values: dict[str, Any]) -> EnvSpec:
-    """A spec from what ``spec._asdict()`` became in a JSON file."""
-    spec = EnvSpec(**{**values, "frame_shape": tuple(values["frame_shape"])})
+    """Read a spec back from JSON of ``spec._asdict()``. The family gymnax may be called "native" there."""
+    family = "gymnax" if values["family"] == "native" else values["family"]
+    require_choice("family", family, get_args(Family))
+    spec = EnvSpec(**{**values, "family": family, "frame_shape": tuple(values["frame_shape"])})
     for name in ("num_actions", "stack", "frames_per_step"):
         require_count(name, getattr(spec, name), 1)
     for size in spec.frame_shape:
@@ -54,15 +59,15 @@ def spec_from_json(values: dict[str, Any]) -> EnvSpec:
 
 
 class Step(NamedTuple):
-    """What one step of N environments returned; arrays of NumPy (host) or JAX (native).
+    """What one step of N environments returned, in NumPy arrays, or JAX arrays in a compiled loop.
 
     Attributes:
         frames: ``(N, *frame_shape)``.
-        rewards: (N,) float32, as the game gives them.
-        terminated: (N,) bool, nothing comes after for the learner: the game is over, or a life is lost where that
-            counts. Not set by a time limit.
+        rewards: (N,) float32, unclipped.
+        terminated: (N,) bool, the return ends here: the game is over, or a life is lost and that ends the return. Not
+            set by a time limit.
         ended: (N,) bool, the episode is over, by its own end or by a time limit; the next step starts another.
-        first: (N,) bool, the frame has no past: it starts an episode, or a life where that counts.
+        first: (N,) bool, the frame has no past: it starts an episode, or a life if a lost life ends the return.
     """
 
     frames: Any
@@ -73,13 +78,13 @@ class Step(NamedTuple):
 
 
 class HostEnvs(Protocol):
-    """N environments stepped from Python. Closing twice is allowed."""
+    """N environments that are stepped from Python. They may be closed twice."""
 
     spec: EnvSpec
     num_envs: int
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start all anew; the same seed gives the same future for the same actions. Returns frames."""
+        """Reset all environments and return frames; the same seed and actions lead to the same steps."""
         ...
 
     def step(self, actions: np.ndarray) -> Step:
@@ -92,14 +97,14 @@ class HostEnvs(Protocol):
 
 
 class FrameStack:
-    """Observations from single frames, as the replay stacks them: nothing from before an episode's start."""
+    """Stacks frames into observations as the replay does: without frames from before an episode's start."""
 
     def __init__(self, spec: EnvSpec, num_envs: int):
         self._stack = spec.stack
         self._frames = np.zeros((num_envs, *spec.observation_shape), spec.frame_dtype)
 
     def push(self, frames: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """What is seen now."""
+        """Add a frame; returns the observations."""
         if self._stack == 1:
             return frames
         past = np.where(first.reshape(-1, *[1] * (self._frames.ndim - 1)), 0, self._frames[..., 1:])
@@ -108,14 +113,14 @@ class FrameStack:
 
 
 def require_count(name: str, value: Any, least: int) -> int:
-    """An integer of at least ``least``, or ValueError."""
+    """Return an integer of at least ``least``; anything else is a ValueError."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
     return int(value)
 
 
 def require_actions(actions: Any, num_envs: int, num_actions: int) -> np.ndarray:
-    """(N,) integers that the environments know, or ValueError: ALE would wait forever for an unknown one."""
+    """Return valid actions as (N,) int32, else raise ValueError: ALE would wait forever for an unknown action."""
     actions = np.asarray(actions)
     if (
         actions.shape != (num_envs,)
@@ -127,5 +132,5 @@ def require_actions(actions: Any, num_envs: int, num_actions: int) -> np.ndarray
 
 
 def env_seeds(seed: int, num_envs: int) -> np.ndarray:
-    """A seed for each environment, from one."""
+    """Derive a seed for each environment."""
     return np.random.SeedSequence(require_count("seed", seed, 0)).generate_state(num_envs) % (2**31 - 1)

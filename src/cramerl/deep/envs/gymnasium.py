@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with discrete actions, stepped one after another in this process."""
+"""Gymnasium environments with discrete actions, stepped one after another in this process."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class GymnasiumEnvs:
         self._ended: np.ndarray | None = None
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start all anew; see `HostEnvs`."""
+        """See `HostEnvs`."""
         seeds = env_seeds(seed, self.num_envs)
         observations, _ = self._open().reset(seed=seeds.tolist())
         self._ended = np.zeros(self.num_envs, bool)
         return self._frames(observations)
 
     def step(self, actions: np.ndarray) -> Step:
-        """Take (N,) actions, counted from 0 whatever the space starts at; see `HostEnvs`."""
+        """See `HostEnvs`. Actions are counted from 0, whatever the action space starts at."""
         envs, first = self._open(), self._ended
         if first is None:
             raise ValueError("reset must be called before step")
@@ -102,7 +102,7 @@ class GymnasiumEnvs:
         return None if pictures is None else np.asarray(pictures[0], np.uint8)
 
     def close(self) -> None:
-        """Close the environments; see `HostEnvs`."""
+        """See `HostEnvs`."""
         if self._envs is not None:
             self._envs.close()
         self._envs = None
@@ -120,7 +120,7 @@ class GymnasiumEnvs:
 
 
 def _make(name: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
-    """The vector environment, or ValueError in place of the many types that Gymnasium raises."""
+    """Make the vector environment; one ValueError replaces the many types that Gymnasium raises."""
     next_step = {"autoreset_mode": AutoresetMode.NEXT_STEP}
     try:
         return gymnasium.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs=next_step, **options)
@@ -132,7 +132,7 @@ def _make(name: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         )
         raise ValueError(f"env must be {kinds} such as 'ALE/Pong-v5', got {name!r}: {error}") from error
     except TypeError as error:
-        raise ValueError(f"options must be what {name!r} is made with, got {options!r}: {error}") from error
+        raise ValueError(f"options must be arguments of {name!r}, got {options!r}: {error}") from error
 
 
 def _can_render(name: str) -> bool:
@@ -146,7 +146,7 @@ def _can_render(name: str) -> bool:
 
 
 def _frame(name: str, space: gymnasium.Space) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of a frame, or ValueError if a network cannot be given such observations."""
+    """Shape and dtype of a frame; ValueError if a network cannot read such observations."""
     if isinstance(space, Discrete):
         return (int(space.n),), "float32"
     if isinstance(space, Box):  # of floats, integers or bools

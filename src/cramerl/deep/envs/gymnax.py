@@ -1,7 +1,8 @@
-"""Environments that are JAX programs: gymnax, one environment at a time, for the loop to vmap and compile."""
+"""Environments that are JAX programs (gymnax): one environment, which the loop maps over many and compiles."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cramerl.deep.envs.base import EnvSpec, Step, require_actions
+from cramerl.deep.envs.names import is_minatar
 
 Array = jax.Array
 
@@ -18,7 +20,7 @@ class CompiledState(NamedTuple):
     """State of one environment.
 
     Attributes:
-        inner: gymnax's own.
+        inner: gymnax's state.
         over: () bool, the episode has ended and the next step starts another.
     """
 
@@ -27,14 +29,16 @@ class CompiledState(NamedTuple):
 
 
 class GymnaxEnv:
-    """A gymnax environment with next-step autoreset, so that an episode's last frame is not lost.
+    """A gymnax environment that resets in the step after an episode's end, so that its last frame is not lost.
 
     Args:
         name: a gymnax id, such as ``Breakout-MinAtar``.
-        max_episode_steps: time limit in steps; gymnax's own if None.
+        max_episode_steps: time limit in steps; None keeps gymnax's.
     """
 
     def __init__(self, name: str, max_episode_steps: int | None = None):
+        if name not in gymnax.registered_envs:
+            raise ValueError(f"env must be one of {', '.join(gymnax.registered_envs)} (gymnax), got {name!r}")
         self._env, self._params = gymnax.make(name)
         if max_episode_steps is not None:
             self._params = self._params.replace(max_steps_in_episode=max_episode_steps)
@@ -43,16 +47,22 @@ class GymnaxEnv:
             raise ValueError(f"env must have discrete actions, {name} has {type(actions).__name__} actions")
         frame = jax.eval_shape(lambda key: self._env.reset_env(key, self._params)[0], jax.random.key(0))
         if not hasattr(frame, "shape"):
-            raise ValueError(f"env must have observations in one array, those of {name} are of several parts")
-        # These pictures are made of zeros and ones: a byte each.
-        binary = name.endswith("-MinAtar") or name == "Pong-misc"
-        dtype = "uint8" if binary else "float32"
-        self.spec = EnvSpec(name, "native", int(actions.n), tuple(frame.shape) or (1,), dtype)
+            raise ValueError(f"env must have observations in one array, those of {name} have several parts")
+        dtype = "uint8" if is_minatar(name) else "float32"  # zeros and ones need a byte each
+        self.spec = EnvSpec(name, "gymnax", int(actions.n), tuple(frame.shape) or (1,), dtype)
+
+        self._made_of = name, max_episode_steps
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GymnaxEnv) and other._made_of == self._made_of
+
+    def __hash__(self) -> int:
+        return hash(self._made_of)
 
     def reset(self, key: Array) -> tuple[CompiledState, Array]:
         """Start an episode: state and first frame."""
         frame, inner = self._env.reset_env(key, self._params)
-        # gymnax starts some fields as Python numbers: without a dtype the second step would compile everything again.
+        # Some fields start as Python numbers: without a dtype, everything would be compiled again at the second step.
         inner = jax.tree.map(lambda x: jnp.asarray(x, dtype=jnp.asarray(x).dtype), inner)
         return CompiledState(inner, jnp.zeros((), dtype=bool)), self._frame(frame)
 
@@ -79,34 +89,36 @@ class GymnaxEnv:
 
 
 class GymnaxOnHost:
-    """The same environments, stepped from Python: for playing and evaluation. See `HostEnvs`."""
+    """The same environments stepped from Python, for playing and evaluation. See `HostEnvs`."""
 
     def __init__(self, env: GymnaxEnv, num_envs: int):
         self.env, self.spec, self.num_envs = env, env.spec, num_envs
-        self._reset = jax.jit(jax.vmap(env.reset))
-        self._step = jax.jit(self._step_all)
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start all anew."""
+        """See `HostEnvs`."""
         self._key, self._count = jax.random.key(seed), 0
-        self._state, frames = self._reset(jax.random.split(jax.random.fold_in(self._key, 0), self.num_envs))
+        self._state, frames = _reset_all(self.env, self._key, self.num_envs)
         return np.asarray(frames)
 
     def step(self, actions: np.ndarray) -> Step:
-        """Take (N,) actions."""
+        """See `HostEnvs`."""
         actions = require_actions(actions, self.num_envs, self.spec.num_actions)
         self._count += 1
-        self._state, step = self._step(self._key, self._count, self._state, actions)
+        self._state, step = _step_all(self.env, self._key, self._count, self._state, actions)
         return Step(*(np.asarray(x) for x in step))
 
     def close(self) -> None:
-        """Nothing to free."""
-
-    def _step_all(self, key: Array, count: Array, state: CompiledState, actions: Array) -> tuple[CompiledState, Step]:
-        keys = jax.random.split(jax.random.fold_in(key, count), self.num_envs)
-        return jax.vmap(self.env.step)(keys, state, actions)
+        """Do nothing: there is nothing to free."""
 
 
-def is_gymnax(name: str) -> bool:
-    """Whether gymnax knows the name."""
-    return name in gymnax.registered_envs
+# Compiled once for equal environments.
+@partial(jax.jit, static_argnums=(0, 2))
+def _reset_all(env: GymnaxEnv, key: Array, num_envs: int) -> tuple[CompiledState, Array]:
+    return jax.vmap(env.reset)(jax.random.split(jax.random.fold_in(key, 0), num_envs))
+
+
+@partial(jax.jit, static_argnums=0)
+def _step_all(
+    env: GymnaxEnv, key: Array, count: Array, state: CompiledState, actions: Array
+) -> tuple[CompiledState, Step]:
+    return jax.vmap(env.step)(jax.random.split(jax.random.fold_in(key, count), len(actions)), state, actions)

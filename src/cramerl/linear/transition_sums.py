@@ -1,4 +1,4 @@
-"""What least squares keeps of logged transitions, and the linear system that it makes of it."""
+"""What least squares keeps of logged transitions, and the linear system it makes of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from cramerl.linear.moments import MomentCollector, add_product
-from cramerl.linear.operators import Floats
-from cramerl.linear.rows import Rows, Source, Totals, few_rows
-from cramerl.linear.systems import LinearSystem, Normalisation, compressed_system, matrix_free_system
-from cramerl.linear.whitening import Whitening
+from cramerl._arrays import Floats
+from cramerl.linear.moments import MomentCollector, Moments, add_product
+from cramerl.linear.problem import Normalisation, Whitening
+from cramerl.linear.systems import LinearSystem, compressed_system, matrix_free_system
+from cramerl.linear.transitions import Rows, RowTotals, Source, few_rows
 from cramerl.projections import backup
 from cramerl.supports import Support
 
-# Numbers in the moments: past this (a gigabyte) `fit` makes passes over the data instead, and `partial_fit` refuses.
+# Numbers in the moments: past this (a gigabyte) `fit` makes passes over the data instead, and `partial_fit` raises.
 MOST_NUMBERS = 125_000_000
 
 
@@ -27,10 +27,10 @@ class SupportReport(NamedTuple):
     """What the support cuts off.
 
     Attributes:
-        can_clip: share of the transitions for which r + gamma z lies outside the support for some atom z.
-        clipped_below: mean mass that one backup moves beyond the lower end (signed masses: the balance).
-        clipped_above: the same of the upper end.
-        sentence: in plain words.
+        can_clip: fraction of the transitions for which r + gamma z lies outside the support for some atom z.
+        clipped_below: mean mass that one backup moves below the lower end; signed masses count with their sign.
+        clipped_above: the same above the upper end.
+        sentence: the same in plain words.
     """
 
     can_clip: float
@@ -39,32 +39,44 @@ class SupportReport(NamedTuple):
     sentence: str
 
 
-class Data:
-    """Sums over transitions: all that is kept of them."""
+class TransitionSums:
+    """Sums over transitions: all that an estimator keeps of them.
+
+    Attributes:
+        support: K atoms.
+        discount: gamma.
+        collector: the moments; None once they would be too large to keep.
+        gram: (D, D) sum of phi phi'.
+        total: (D,) sum of phi.
+        num_samples: transitions added.
+        part_rows: most rows to add at once.
+        most_numbers: most numbers in the moments.
+    """
 
     def __init__(self, support: Support, discount: float, num_features: int):
         self.support, self.discount = support, discount
         self.collector: MomentCollector | None = MomentCollector(support, num_features)
         self.gram, self.total = np.zeros((num_features, num_features)), np.zeros(num_features)
         self.num_samples = 0
-        # Next features and a count, by how many atoms the reward takes beyond an end: row K + above, or K - below.
+        # For `report`: sums of (next features, 1) by how many atoms the reward moves beyond an end of the support. Row
+        # K + n has the transitions that move n atoms above it, row K - n those that move n atoms below.
         self.leaving = np.zeros((2 * support.num_atoms + 1, num_features + 1))
         self.ended_outside = np.zeros(2)
         self.part_rows, self.most_numbers = few_rows(num_features), MOST_NUMBERS
 
     def fits(self, rows: Rows) -> bool:
-        """Whether moments can be kept with these rows among them."""
+        """Whether the moments can be kept when these rows are added."""
         if self.collector is None or self._always_fit():
             return self.collector is not None
         count = self.collector.count_after(rows.rewards[~rows.ended], self.discount)
         return count * self.gram.size <= self.most_numbers
 
     def _always_fit(self) -> bool:
-        """Whether moments can be kept whatever the rewards are."""
+        """Whether the moments can be kept whatever the rewards are."""
         return self.support.num_atoms**2 * self.gram.size <= self.most_numbers
 
-    def merge(self, other: Data) -> None:
-        """Add what was added up over other rows, for the same support and discount."""
+    def merge(self, other: TransitionSums) -> None:
+        """Add the sums over other rows, of the same support and discount."""
         mine, theirs = self.collector, other.collector
         if mine is None or theirs is None:
             self.collector = None
@@ -76,7 +88,7 @@ class Data:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def add(self, rows: Rows) -> None:
-        """Add up what these rows say; moments that would be too large are given up."""
+        """Add these rows; moments that would become too large are dropped."""
         x, r, k = rows.features, rows.rewards, self.support.num_atoms
         add_product(self.gram, x, x)
         self.total += x.sum(axis=0)
@@ -100,77 +112,31 @@ class Data:
         self.ended_outside += (last < low - slack).sum(), (last > high + slack).sum()
 
     def report(self, weights: Floats, normalisation: Normalisation) -> SupportReport:
-        """What the support cuts off of the distributions with these weights."""
+        """What the support cuts off from distributions with these weights (D, K)."""
         k, n, out = self.support.num_atoms, self.num_samples, self.leaving
         even = 0.0 if normalisation == "after" else 1.0 / k
         shape = weights if normalisation == "after" else weights - weights.mean(axis=1, keepdims=True)
-        # Atom j is beyond the upper end with a count of K - j or more, beyond the lower end with j + 1 or more.
+        # Atom j leaves above in transitions that move K - j atoms or more, and below in those that move j + 1 or more.
         beyond = np.cumsum(out[:k], axis=0)[::-1], np.cumsum(out[:k:-1], axis=0)
         below, above = (
             float(np.sum(b[:, :-1] * shape.T) + even * b[:, -1].sum() + ended) / n
             for b, ended in zip(beyond, self.ended_outside, strict=True)
         )
-        share = float(out[:, -1].sum() + self.ended_outside.sum()) / n
+        can_clip = float(out[:, -1].sum() + self.ended_outside.sum()) / n
         ends = f"the support from {self.support.v_min:.6g} to {self.support.v_max:.6g}"
         say = f"No reward in the data can take a return beyond {ends}: nothing clips."
-        if share:
-            say = f"{100 * share:.2g}% of the transitions can take a return beyond {ends}; a backup clips "
+        if can_clip:
+            say = f"{100 * can_clip:.2g}% of the transitions can take a return beyond {ends}; a backup clips "
             much = f"{below:.2g} of the mass below and {above:.2g} above on average."
             say += much if max(abs(below), abs(above)) >= 1e-9 else "less than 1e-9 of the mass on average."
         if max(below, above) > 0.01:
             say += " Means and tails are cut short: take a wider support."
-        return SupportReport(share, below, above, say)
+        return SupportReport(can_clip, below, above, say)
 
 
-class LogCertificate(NamedTuple):
-    """What can be said of a solution when only data is known, not the process behind it.
-
-    Attributes:
-        constant_distance: distance of the constant function to the span of the features, over the data.
-        gram_condition: condition number of the features' Gram matrix, columns scaled to the same size.
-        lstd_gap: root mean square, over the data, of the difference between the means and those of ordinary LSTD.
-        sentences: in plain words.
-    """
-
-    constant_distance: float
-    gram_condition: float
-    lstd_gap: float
-    sentences: tuple[str, ...]
-
-
-def certify(
-    data: Data, whitening: Whitening, weights: Floats, normalisation: Normalisation, regularisation: float
-) -> LogCertificate | None:
-    """Certificate of weights (D, K) found from moments; None where these were too large to keep."""
-    if data.collector is None:
-        return None
-    moments, n, d = data.collector.moments(), data.num_samples, len(data.total)
-    vector, base = moments.lstd_vector / n, 0.0
-    if normalisation == "affine":  # LSTD of the model u'z + features
-        base = float(data.support.atoms.mean())
-        vector = vector + base * (moments.discounts @ moments.inflows - data.total) / n
-    gram = data.gram / n
-    plain = np.linalg.solve(gram + regularisation * np.eye(d) - moments.lstd_matrix / n, vector)
-    difference = weights @ data.support.atoms - plain
-    gap = float(np.sqrt(max(0.0, difference @ gram @ difference)))
-    distance = float(np.sqrt(max(0.0, 1.0 - whitening.constant @ whitening.constant)))
-    in_span = distance < 1e-6 or normalisation == "affine"
-    say = ["A constant is in the span of the features: every distribution has total mass one."]
-    if not in_span:
-        say = [f"No combination of the features is constant (distance {distance:.2g}): add a column of ones."]
-    say.append(f"The features' Gram matrix has condition number {whitening.condition:.3g}.")
-    if gap <= 1e-8 * max(1.0, abs(data.support.v_min), abs(data.support.v_max)):
-        say.append("Mean returns equal those of ordinary LSTD on the same data.")
-    else:
-        why = "returns beyond the support are clipped" if in_span else "the missing constant, or clipping"
-        say.append(f"Mean returns differ from ordinary LSTD's by {gap:.3g} (root mean square): {why}.")
-    say.append("How far from the truth is not known: bounds need the process behind the log.")
-    return LogCertificate(distance, whitening.condition, gap, tuple(say))
-
-
-def data_whitening(data: Data, regularisation: float) -> Whitening:
-    """Change to features that are orthonormal under the data; from the Gram matrix, since the rows may be gone."""
-    gram = data.gram / data.num_samples + regularisation * np.eye(len(data.gram))
+def sums_whitening(sums: TransitionSums, regularisation: float) -> Whitening:
+    """Change to features that are orthonormal under the data; from the Gram matrix, because the rows are not kept."""
+    gram = sums.gram / sums.num_samples + regularisation * np.eye(len(sums.gram))
     scale = np.sqrt(np.diag(gram))
     if not scale.all():
         column = int(np.argmin(scale))
@@ -183,41 +149,43 @@ def data_whitening(data: Data, regularisation: float) -> Whitening:
             "regularisation > 0"
         )
     inverse = vectors / np.sqrt(values) / scale[:, None]
-    return Whitening(inverse, float(values[-1] / values[0]), inverse.T @ data.total / data.num_samples)
+    return Whitening(inverse, float(values[-1] / values[0]), inverse.T @ sums.total / sums.num_samples)
 
 
 def system_from_moments(
-    collector: MomentCollector, data: Data, whitening: Whitening, normalisation: Normalisation
+    moments: Moments, sums: TransitionSums, whitening: Whitening, normalisation: Normalisation
 ) -> tuple[LinearSystem, bool]:
-    """The system in whitened weights, and whether its whole matrix was formed."""
-    moments, change, d = collector.moments(), whitening.inverse, len(data.total)
-    turned = change.T / data.num_samples
+    """The system in whitened weights, and whether its whole matrix was formed. Overwrites ``moments.crosses``."""
+    change, d = whitening.inverse, len(sums.total)
+    turned = change.T / sums.num_samples
     for g in range(0, len(moments.crosses), 64):  # in place, a few at a time: all of them may be a gigabyte
         part = (moments.crosses[g : g + 64].reshape(-1, d) @ change).reshape(-1, d, d)
         side_by_side = turned @ part.transpose(1, 0, 2).reshape(d, -1)
         moments.crosses[g : g + 64] = side_by_side.reshape(d, -1, d).transpose(1, 0, 2)
     moments = moments._replace(inflows=moments.inflows @ turned.T, terminal=turned @ moments.terminal)
-    system = compressed_system(moments, whitening.constant, data.support, normalisation)
+    system = compressed_system(moments, whitening.constant, sums.support, normalisation)
     groups, size = len(moments.rewards), system.constant.size
-    # With more groups than atoms one product with the whole matrix is less work than those of all groups, and for very
-    # many of them it is less memory too.
-    if groups <= data.support.num_atoms or size**2 > max(MOST_NUMBERS, 6 * groups * size) or system.dense is None:
+    # With more groups than atoms one product with the whole matrix is less work than one for each group, and with very
+    # many groups it needs less memory too.
+    if groups <= sums.support.num_atoms or size**2 > max(MOST_NUMBERS, 6 * groups * size) or system.dense is None:
         return system, False
     whole = system.dense()
     matrix = whole.reshape(size, size)
     return LinearSystem(lambda w: (matrix @ w.ravel()).reshape(w.shape), system.constant, lambda: whole), True
 
 
-def system_by_passes(source: Source, data: Data, whitening: Whitening, normalisation: Normalisation) -> LinearSystem:
-    """The same system with one pass over the data for each product: for moments that would not fit."""
-    change, support, discount, n = whitening.inverse, data.support, data.discount, data.num_samples
+def system_by_passes(
+    source: Source, sums: TransitionSums, whitening: Whitening, normalisation: Normalisation
+) -> LinearSystem:
+    """The same system with one pass over the data for each product: where the moments do not fit in memory."""
+    change, support, discount, n = whitening.inverse, sums.support, sums.discount, sums.num_samples
     k, size = support.num_atoms, few_rows(8 * max(support.num_atoms, len(change)))
 
     def backed_up(part: Rows, distributions: Floats) -> Floats:
         return part.features.T @ backup(support, part.rewards, part.discounts(discount), distributions)
 
     def constants(part: Rows) -> list[Any]:
-        """Where uniform distributions go, of transitions that continue and of those that end (all to the reward)."""
+        """Backups of the uniform distribution: of transitions that continue, and of those that end at the reward."""
         ended, even = part.ended[:, None], np.full(k, 1.0 / k)
         return [backed_up(part, np.where(ended, 0.0, even)), backed_up(part, np.where(ended, even, 0.0))]
 
@@ -227,13 +195,8 @@ def system_by_passes(source: Source, data: Data, whitening: Whitening, normalisa
         def product(part: Rows) -> list[Any]:
             return [backed_up(part, np.where(part.ended[:, None], 0.0, part.next_features @ plain))]
 
-        (moved,) = source.total(Totals(product, (np.add,), size)).values
+        (moved,) = source.total(RowTotals(product, (np.add,), size)).values
         return change.T @ moved / n
 
-    spread, terminal = source.total(Totals(constants, (np.add, np.add), size)).values
+    spread, terminal = source.total(RowTotals(constants, (np.add, np.add), size)).values
     return matrix_free_system(move, change.T @ spread / n, change.T @ terminal / n, whitening.constant, normalisation)
-
-
-def unit_mass(masses: Floats) -> Floats:
-    """Masses (n, K) with what is missing to one spread evenly."""
-    return masses + (1.0 - masses.sum(axis=1, keepdims=True)) / masses.shape[1]

@@ -1,4 +1,4 @@
-"""Logged transitions as rows, checked, and what can be added up over them in any number of parts."""
+"""Logged transitions as rows, checked, and sums over them that can be computed in any number of parts."""
 
 # ruff: noqa: N803 (X is the name scikit-learn's users know)
 from __future__ import annotations
@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from cramerl._arrays import Floats
 from cramerl._checks import require_finite
-from cramerl.linear.operators import Floats
 
-# Numbers of a work array of rows: a hundred megabytes, whatever the number of transitions.
+# Numbers in a work array of rows: a hundred megabytes, whatever the number of transitions.
 _CHUNK_NUMBERS = 12_500_000
 
 
 class Sums(Protocol):
-    """Something that is added up over rows: parts of them in any order, apart or one after the other.
+    """Something that is summed over rows, in parts that may be summed in any order and on any machine.
 
     Attributes:
         part_rows: most rows to add at once, so that work arrays stay small.
@@ -27,11 +27,11 @@ class Sums(Protocol):
     part_rows: int
 
     def add(self, rows: Rows) -> None:
-        """Add what these rows say."""
+        """Add these rows."""
         ...
 
     def merge(self, other: Self) -> None:
-        """Add what was added up elsewhere over other rows; ``other`` is not used afterwards."""
+        """Add the sums over other rows; ``other`` may be changed and must not be used afterwards."""
         ...
 
 
@@ -39,7 +39,7 @@ S = TypeVar("S", bound=Sums)
 
 
 class Source(Protocol):
-    """Where rows come from, as often as they are asked for: memory, files, a cluster."""
+    """Where rows come from, as often as they are needed: memory, files, a cluster."""
 
     @property
     def num_features(self) -> int:
@@ -47,12 +47,12 @@ class Source(Protocol):
         ...
 
     def total(self, sums: S) -> S:
-        """The sums, empty when given, over all rows."""
+        """The sums over all rows; ``sums`` is empty when given."""
         ...
 
 
 class Rows(NamedTuple):
-    """Transitions in float64: features and next features (n, D), rewards and ended (n,). A source by themselves."""
+    """Transitions in float64: features and next features (n, D), rewards and ended (n,). Rows are a `Source`."""
 
     features: Floats
     rewards: Floats
@@ -65,13 +65,13 @@ class Rows(NamedTuple):
         return self.features.shape[1]
 
     def total(self, sums: S) -> S:
-        """The sums with these rows added, as many at once as they like."""
+        """Add these rows to the sums, ``part_rows`` at a time."""
         for part in self.parts(sums.part_rows):
             sums.add(part)
         return sums
 
     def parts(self, size: int) -> Iterator[Rows]:
-        """Slices of so many rows."""
+        """Slices of at most ``size`` rows."""
         for i in range(0, len(self.rewards), size):
             s = slice(i, i + size)
             yield Rows(self.features[s], self.rewards[s], self.next_features[s], self.ended[s])
@@ -81,40 +81,44 @@ class Rows(NamedTuple):
         return np.where(self.ended, 0.0, discount)
 
 
-class Totals:
-    """Arrays that a function makes of rows, put together over all rows.
+class RowTotals:
+    """Arrays that a function computes from rows, combined over all rows.
 
     Args:
-        function: from rows to arrays. It may travel to other machines: what it refers to should be small.
-        ways: how two of each array become one: ``np.add``, ``np.minimum``, ``np.maximum``.
+        function: from rows to arrays. It may travel to other machines, so what it refers to should be small.
+        combine: how two of each array become one: ``np.add``, ``np.minimum``, ``np.maximum``.
         part_rows: most rows for the function at once.
+
+    Attributes:
+        values: the arrays; empty before any rows were added.
     """
 
-    def __init__(self, function: Callable[[Rows], Sequence[Any]], ways: Sequence[np.ufunc], part_rows: int):
-        self.function, self.ways, self.part_rows = function, ways, part_rows
+    def __init__(self, function: Callable[[Rows], Sequence[Any]], combine: Sequence[np.ufunc], part_rows: int):
+        self.function, self.combine, self.part_rows = function, combine, part_rows
         self.values: list[Any] = []
 
     def add(self, rows: Rows) -> None:
-        """Put what the function makes of these rows to the rest."""
-        self._take(self.function(rows))
+        """Combine the arrays of these rows with the rest."""
+        self._combine(self.function(rows))
 
-    def merge(self, other: Totals) -> None:
-        """Put the arrays of others to these."""
+    def merge(self, other: RowTotals) -> None:
+        """Combine the arrays of other rows with these."""
         if other.values:
-            self._take(other.values)
+            self._combine(other.values)
 
-    def _take(self, values: Sequence[Any]) -> None:
-        held = self.values
-        self.values = [way(*two) for way, *two in zip(self.ways, held, values, strict=True)] if held else list(values)
+    def _combine(self, values: Sequence[Any]) -> None:
+        if self.values:
+            values = [way(*two) for way, *two in zip(self.combine, self.values, values, strict=True)]
+        self.values = list(values)
 
 
 def few_rows(width: int) -> int:
-    """Rows such that arrays of (rows, width) stay small."""
+    """How many rows keep an array of (rows, width) small."""
     return max(1, _CHUNK_NUMBERS // width)
 
 
 def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: int | None = None) -> Rows:
-    """Rows from what a caller gave, checked."""
+    """Check a caller's arrays and make rows of them."""
     features = feature_table("X", X, num_features)
     following = feature_table("X_next", X_next, features.shape[1], finite=False)
     paid = _numbers("rewards", rewards)
@@ -126,7 +130,7 @@ def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: 
         raise ValueError(f"terminated must hold True or False, got {ended[~np.isin(ended, (0, 1))][0]}")
     over = ended.astype(bool)
     if over.any() and not np.isfinite(following[over]).all():
-        following = np.where(over[:, None], 0.0, following)  # nothing follows: what stands there does not count
+        following = np.where(over[:, None], 0.0, following)  # nothing follows, so what is there does not matter
     require_finite(X_next=following)
     return Rows(features, paid, following, over)
 
@@ -147,8 +151,7 @@ def _numbers(name: str, values: Any, *, finite: bool = True) -> Floats:
             raise TypeError
         array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError):
-        kind = getattr(values, "dtype", "no numbers")
-        given = f"{type(values).__name__} ({kind})"
+        given = f"{type(values).__name__} ({getattr(values, 'dtype', 'no numbers')})"
         raise ValueError(f"{name} must be an array of real numbers, not sparse, got {given}") from None
     if finite:
         require_finite(**{name: array})

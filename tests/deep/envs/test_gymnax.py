@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from cramerl.deep.envs.base import Step
-from cramerl.deep.envs.gymnax import GymnaxEnv, GymnaxOnHost, is_gymnax
-from cramerl.runs import build
-from cramerl.runs.config import TrainConfig
+from cramerl.deep.envs.gymnax import GymnaxEnv, GymnaxOnHost
 
 CONTINUOUS = ["Pendulum-v1", "MountainCarContinuous-v0", "PointRobot-misc", "Reacher-misc", "Swimmer-misc"]
 SLOW = ["Asterix-MinAtar", "Seaquest-MinAtar", "Freeway-MinAtar"]  # to compile
@@ -83,7 +81,7 @@ def both(name, num_steps, *, seed=0, limit=None):
 @pytest.mark.parametrize("name", PICTURES)
 def test_pictures_are_gymnaxs_in_a_byte_each(name):
     env, (start, steps), (twin_start, twin) = both(name, 200, limit=70)
-    assert env.spec.family == "native"
+    assert env.spec.family == "gymnax"
     assert (env.spec.frame_dtype, env.spec.stack, env.spec.frame_scale) == ("uint8", 1, 1.0)
     assert env.spec.frame_shape == twin_start.shape == env.spec.observation_shape
     assert start.dtype == steps.frames.dtype == np.uint8
@@ -201,52 +199,9 @@ def test_stepped_from_python_it_is_the_same():
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous_actions_are_refused(name):
     with pytest.raises(ValueError, match=rf"^env must have discrete actions, {name} has Box actions$"):
-        build.make_envs(TrainConfig(env=name), 1)
+        GymnaxEnv(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [
-        ("CartPole-v1", "native"),
-        ("Breakout-MinAtar", "native"),
-        ("Pong-misc", "native"),
-        ("gym:CartPole-v1", "gymnasium"),
-        ("Taxi-v3", "gymnasium"),
-        ("somewhere:Thing-v0", "gymnasium"),
-        ("pong", "atari"),
-        ("Pong", "atari"),
-        ("ALE/Pong-v5", "atari"),
-        ("PongNoFrameskip-v4", "atari"),
-        ("ALE/Pnog-v5", "atari"),  # to be told which games there are
-        ("pnog", "atari"),
-        ("gym:pong", "gymnasium"),
-    ],
-)
-def test_families_by_name(name, family):
-    assert build.env_family(name) == family
-    assert is_gymnax(name) == (family == "native")
-
-
-def test_environments_by_name():
-    for name, family in [("CartPole-v1", "native"), ("gym:CartPole-v1", "gymnasium"), ("pong", "atari")]:
-        envs = build.make_envs(TrainConfig(env=name, max_episode_steps=2), 2)
-        assert (envs.spec.family, envs.num_envs) == (family, 2)
-        envs.reset(0)
-        ends = [envs.step(np.zeros(2, np.int32)).ended.tolist() for _ in range(3)]
-        assert ends == [[False] * 2, [True] * 2, [False] * 2]
-        envs.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("Cartpole-v1", r"env must be a Gymnasium id such as 'CartPole-v1'.* got 'Cartpole-v1'"),
-        ("Breakout-Minatar", r"env must be .* got 'Breakout-Minatar'"),
-        ("ALE/Pnog-v5", r"env must be an Atari game .* got 'ALE/Pnog-v5'; near it: 'pong'"),
-        ("gym:Nothing-v0", r"env must be .* got 'Nothing-v0'"),
-        ("gym:Pendulum-v1", r"Discrete actions, got 'Pendulum-v1' with Box"),
-    ],
-)
-def test_unknown_names(name, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        build.make_envs(TrainConfig(env=name), 1)
+def test_unknown_names():
+    with pytest.raises(ValueError, match=r"^env must be one of CartPole-v1, .* \(gymnax\), got 'Pnog-MinAtar'$"):
+        GymnaxEnv("Pnog-MinAtar")

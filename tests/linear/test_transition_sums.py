@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import SUPPORTS
 
-from cramerl.linear import DistributionalLSTD, samples
-from cramerl.linear.rows import Rows, make_rows
-from cramerl.linear.samples import Data
+from cramerl.linear import DistributionalLSTD, transition_sums
+from cramerl.linear.transition_sums import TransitionSums
+from cramerl.linear.transitions import Rows, make_rows
 
 UNEVEN = SUPPORTS["uneven"]
 
@@ -28,7 +28,7 @@ def transitions(seed: int, kind: str, n: int = 60) -> Rows:
     return make_rows(x, rewards, following, rng.random(n) < 0.2)
 
 
-def merged(parts: list[Data], rng: np.random.Generator) -> Data:
+def merged(parts: list[TransitionSums], rng: np.random.Generator) -> TransitionSums:
     """Neighbours, or any two, one pair after the other until one is left."""
     while len(parts) > 1:
         i, j = rng.choice(len(parts), 2, replace=False)
@@ -37,11 +37,11 @@ def merged(parts: list[Data], rng: np.random.Generator) -> Data:
     return parts[0]
 
 
-def added(rows: Rows) -> Data:
-    return rows.total(Data(UNEVEN, 0.9, 2))
+def added(rows: Rows) -> TransitionSums:
+    return rows.total(TransitionSums(UNEVEN, 0.9, 2))
 
 
-def assert_same_sums(found: Data, expected: Data) -> None:
+def assert_same_sums(found: TransitionSums, expected: TransitionSums) -> None:
     assert found.num_samples == expected.num_samples
     for name in ("gram", "total", "leaving", "ended_outside"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-11)
@@ -65,7 +65,7 @@ def test_any_cut_and_any_tree_give_the_same(seed, kind, cuts):
     assert_same_sums(found, whole)
     models = [DistributionalLSTD(UNEVEN, 0.9) for _ in range(2)]
     for model, data in zip(models, (found, whole), strict=True):
-        model._take(data)
+        model._keep(data)
     np.testing.assert_allclose(models[0].weights_, models[1].weights_, atol=1e-10)
 
 
@@ -96,7 +96,7 @@ def test_values_become_kinks_when_together_they_are_too_many():
 
 
 def test_moments_that_are_too_large_together_are_given_up(monkeypatch):
-    monkeypatch.setattr(samples, "MOST_NUMBERS", 8 * 4)  # eight groups
+    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 8 * 4)  # eight groups
     one, two, three = (added(transitions(seed, "continuous", 5)) for seed in range(3))
     assert one.collector is not None
     one.merge(two)
