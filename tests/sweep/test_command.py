@@ -111,7 +111,7 @@ def test_again_longer_with_another_seed_and_a_job_that_fails(sweep_command, tmp_
     said = capfd.readouterr()
     assert f"3 jobs in {out}: 2 done, 1 failed\n" in said.out
     assert f"failed: CartPole-v1/dqn__seed-5: {out}" in said.out
-    assert "holds no checkpoint that can be used" in said.out
+    assert "holds no usable checkpoint" in said.out
     assert "Traceback" not in said.err
     assert {run.folder.partition("__")[2]: run.finished and run.step for run in find_runs(out)} == {
         "seeds-0-1": 600,
@@ -165,7 +165,7 @@ def wait_for_children(out: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_stopped_and_continued_is_as_if_nothing_had_happened(sweep_command, cache, tmp_path):
+def test_killed_stopped_and_continued_is_as_if_nothing_had_happened(sweep_command, tmp_path):
     out = tmp_path / "out"
     process = start(out)
     process.kill()
@@ -196,7 +196,7 @@ def test_killed_stopped_and_continued_is_as_if_nothing_had_happened(sweep_comman
         ([], "the following arguments are required: --agents, --envs, --seeds"),
         (["--agents", "s52"], "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got 's52'"),
         (["--agents", "s51,"], "--agents must be names separated by commas, got 's51,'"),
-        (["--envs", "ALE/Pnog-v5"], "near it: 'pong'"),
+        (["--envs", "ALE/Pnog-v5"], "got 'ALE/Pnog-v5'; did you mean 'pong'?"),
         (["--seeds", "9-0"], "such as 0-9 or 0,2,5-7, got '9-0'"),
         (["--preset", "fast"], "preset must be one of paper, icml"),
         (["--network", "minatar,mlp"], "network 'minatar' needs pictures"),  # whichever cannot be built

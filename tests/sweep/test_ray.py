@@ -20,7 +20,7 @@ from cramerl._ray import connect
 from cramerl.runs.group import as_group
 from cramerl.runs.presets import preset
 from cramerl.sweep.execute import State, execute
-from cramerl.sweep.folder import find_runs, log_file
+from cramerl.sweep.folder import find_runs, locked, log_file
 from cramerl.sweep.mirror import Mirror
 from cramerl.sweep.plan import Job
 from cramerl.sweep.ray import (
@@ -44,7 +44,7 @@ ENOUGH = 240.0  # seconds, on a machine that is busy with other things
 
 
 @pytest.fixture(scope="module")
-def whole(cache, tmp_path_factory):
+def whole(tmp_path_factory):
     """The same runs, trained in this process and undisturbed."""
     from cramerl import train
 
@@ -230,6 +230,14 @@ def stored_step(bucket: Path) -> int:
     return Mirror(f"file://{bucket}/{JOBS[0]}", bucket, bucket).step() or 0
 
 
+def is_unlocked(folder: Path) -> bool:
+    try:
+        with locked(folder):
+            return True
+    except ValueError:
+        return False
+
+
 def lose_scratch(bucket: Path, scratch: Path) -> None:
     """A worker and its child, when another iteration is stored."""
     before = stored_step(bucket)
@@ -248,7 +256,7 @@ def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(sweep_c
     process = start(words, bucket)
     process.kill()
     process.communicate()
-    wait_for(lambda: not list(scratch.glob("*/run")))  # the child stops with a checkpoint, too
+    wait_for(lambda: all(map(is_unlocked, scratch.glob("*/"))))  # its task and child end, too
     shutil.rmtree(out)  # the storage is enough
 
     process = start(words, bucket)
@@ -304,6 +312,9 @@ def test_what_killed_tasks_left_on_a_machine_is_removed(tmp_path):
     with scratch_folder(str(tmp_path)):
         assert not first.exists()
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    with pytest.raises(KeyboardInterrupt), scratch_folder(str(tmp_path)) as (left, _):
+        raise KeyboardInterrupt
+    assert left.is_dir()  # its child may be saving a checkpoint
 
 
 def test_variables_that_results_depend_on_are_those_of_the_driver(tmp_path, monkeypatch):

@@ -144,14 +144,14 @@ def run(options: argparse.Namespace) -> int:
     # Ray may start processes, which must not inherit the threads of JAX: connect before it is imported.
     with _cluster(options) as cluster:
         from cramerl.sweep.execute import StopSignals
-        from cramerl.sweep.folder import locked
+        from cramerl.sweep.folder import locked, make_plan
         from cramerl.sweep.mirror import stored_jobs
-        from cramerl.sweep.run import plan_sweep, require_buildable, run_sweep
+        from cramerl.sweep.run import require_buildable, run_sweep
 
         with tempfile.TemporaryDirectory() as copy:  # planning must not change a search
             search = _search(options, sweep, space, Path(copy))
             asked = sweep if search is None else search.sweep()
-            plan = plan_sweep(asked, options.out, stored_jobs(options.storage) if options.storage else ())
+            plan = make_plan(asked, options.out, stored_jobs(options.storage) if options.storage else ())
             require_buildable(plan)  # before anything is written
             if options.dry_run:
                 _print_plan(options.out, plan, search)

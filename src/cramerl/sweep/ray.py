@@ -239,10 +239,8 @@ def scratch_folder(root: str) -> Iterator[tuple[Path, int]]:
                     shutil.rmtree(left, ignore_errors=True)
             place = Path(tempfile.mkdtemp(dir=base))
             lock = stack.enter_context(locked(place))
-        try:
-            yield place, lock
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        yield place, lock
+        shutil.rmtree(place, ignore_errors=True)  # not after an error: the child may still be saving its checkpoint
 
 
 def job_resources(
