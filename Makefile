@@ -9,7 +9,7 @@ TRAIN_STEPS ?= 150000
 # By file, so that what its tests share is made once; in order, so that long ones do not come last.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup test test-all browser demo pictures lint format bench study docs clean
+.PHONY: help setup test test-all test-ci wheel browser demo pictures lint format bench study docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,6 +27,14 @@ test: $(READY)  ## run the test suite
 
 test-all: $(READY)  ## run every test, the slow ones and those for an accelerator too
 	$(PYTEST)
+
+test-ci: $(READY)  ## run every test that needs no accelerator, the slow ones too
+	$(PYTEST) -m 'not gpu'
+
+wheel: $(READY)  ## build the wheel and try it in an empty environment, with each extra
+	rm -rf dist out/wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+	$(BIN)/python tests/check_wheel.py dist/cramerl-*.whl out/wheel
 
 browser:  ## a Chromium for the tests of pages, from Debian's packages (without one they are skipped)
 	@command -v chromium > /dev/null && command -v chromedriver > /dev/null \

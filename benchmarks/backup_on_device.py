@@ -1,6 +1,6 @@
-"""Device time of one backup and one distance in JAX, free of dispatch: two hundred in one compiled loop.
+"""Device time of one backup and one distance in JAX, without dispatch: two hundred of each in one compiled loop.
 
-Next to each the version through a matrix: hat weights for the backup, the Gram matrix for the distance.
+Each is compared with the version through a matrix: hat weights for the backup, the Gram matrix for the distance.
 
     python benchmarks/backup_on_device.py
 """

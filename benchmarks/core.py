@@ -1,7 +1,7 @@
-"""Cost of `project`, `backup` and `cramer_distance_sq` against atoms and batch size.
+"""Cost of `project`, `backup` and `cramer_distance_sq` by number of atoms and batch size.
 
-Each is timed next to the version that goes through a K x K matrix (what most C51 code does), in the same run and
-on the same arrays; the last column is how many times faster ours is. Values of both are compared first.
+Each is compared with the version that goes through a K x K matrix (as most C51 code does), in the same run and on the
+same arrays; the last column is how many times faster ours is. The values of both are compared first.
 
     python benchmarks/core.py [--quick] [--libraries numpy jax torch] [--atoms K ...] [--batches B ...]
 """
@@ -23,7 +23,7 @@ from cramerl import Support
 DISCOUNT = 0.99
 ATOMS = (11, 51, 201, 501)
 BATCHES = (1, 32, 1024)
-# The matrix version holds batch x K x K numbers: stop where that would be gigabytes.
+# The matrix version holds batch x K x K numbers: skip sizes at which that would be gigabytes.
 MOST_ENTRIES = 1024 * 201 * 201
 
 
@@ -122,7 +122,7 @@ def run(library: Numpy, function: Callable, arrays: tuple) -> None:
 
 
 def seconds(call: Callable[[], Any], budget: float) -> float:
-    """Best of several repetitions: the least disturbed one."""
+    """The best of several repetitions, which other processes disturbed least."""
     call()
     started, best = time.perf_counter(), float("inf")
     while time.perf_counter() - started < budget:

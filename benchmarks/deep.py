@@ -1,10 +1,10 @@
-"""Cost of training agents, on this machine, as ratios in one run.
+"""Cost of training agents on this machine, as ratios within one run.
 
-1. MinAtar Breakout, 16 environments, batch 32, one update per four steps, the MinAtar CNN, 51 atoms: agent steps a
-   second of our agents; and, with --others, of Stable-Baselines3's DQN and sb3-contrib's QR-DQN with the same network
-   and settings, each in its own process. They are installed into a separate environment (--others-env, made
-   if it does not exist). Ours and theirs take turns, and the medians are compared.
-2. Atari (Pong, the Nature CNN): agent steps a second, against the learner alone on batches that are ready, which is
+1. MinAtar Breakout, 16 environments, batch 32, one update per four steps, the MinAtar CNN, 51 atoms: agent steps per
+   second of our agents and, with --others, of Stable-Baselines3's DQN and sb3-contrib's QR-DQN with the same network
+   and settings, each in a separate process. The other libraries are installed into a separate environment
+   (--others-env, created if missing). Ours and theirs take turns, and the medians are compared.
+2. Atari (Pong, the Nature CNN): agent steps per second, compared with the learner alone on prepared batches, which is
    the bound of the arithmetic; and the fractions of the time spent in the environments, acting, and waiting for the
    learner.
 
@@ -31,12 +31,13 @@ OTHERS = ("torch==2.13.0", "stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "mi
 
 
 def measure_ours(agent: str, seconds: float) -> dict[str, float]:
-    """Steps a second once it learns; the first call is compilation."""
+    """Steps per second after learning has started, and the seconds that compilation takes before."""
     from cramerl.runs import build
+    from cramerl.runs.group import as_group
     from cramerl.runs.presets import preset
 
     started = time.perf_counter()
-    loop = build.make_loop(preset("minatar", agent, "Breakout-MinAtar", min_replay_steps=1_600))
+    loop = build.make_loop(as_group(preset("minatar", agent, "Breakout-MinAtar", min_replay_steps=1_600)))
     loop.advance(loop.schedule.first_learning_block + 5)
     loop.take_totals()
     compiled = time.perf_counter() - started
@@ -56,17 +57,18 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
 
     from cramerl.deep import replay as replays
     from cramerl.runs import build
+    from cramerl.runs.group import as_group
     from cramerl.runs.presets import preset
 
     started = time.perf_counter()
     config = preset("paper", agent, "pong", num_envs=num_envs, min_replay_steps=400, replay_steps=20_000)
-    loop: Any = build.make_loop(config)
+    loop: Any = build.make_loop(as_group(config))
     loop.begin_iteration(0)
     loop.advance(loop.schedule.first_learning_block + 2)
     loop.take_totals()
     compiled = time.perf_counter() - started
     loop.seconds = dict.fromkeys(loop.seconds, 0.0)
-    loop.time_learner = True
+    loop.watch_time = True
     blocks, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         loop.advance(2)
@@ -74,32 +76,31 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
     loop.take_totals()
     total = time.perf_counter() - began
     rate = blocks * loop.schedule.steps_per_block / total
-    program = loop._program
     drawn = jax.jit(replays.part_of, static_argnums=2)(
-        program.draw(loop._key, loop.replay, np.int32(loop.block), np.int32(loop.row)), 0, program.updates_per_call
+        loop._draw(loop.replay, np.int32(loop.block), np.int32(loop.row)), 0, loop._updates_per_call
     )
     batches = jax.jit(replays.read_batch)(loop.replay, drawn)
     state, nothing = loop.state, loop._learned
-    state, _ = jax.block_until_ready(program.learn(state, batches, nothing, np.int32(loop.block)))  # compiled here
+    state, _ = jax.block_until_ready(loop._update(state, batches, nothing, np.int32(loop.block)))  # compiled here
     calls, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds / 2:
-        state, _ = program.learn(state, batches, nothing, np.int32(loop.block))
+        state, _ = loop._update(state, batches, nothing, np.int32(loop.block))
         jax.block_until_ready(state)
         calls += 1
     alone = calls * loop.schedule.steps_per_block / (time.perf_counter() - began)
     loop.close()
-    fractions = {f"fraction_{name}": spent / total for name, spent in loop.seconds.items()}
+    shares = {f"share_{name}": spent / total for name, spent in loop.seconds.items()}
     figures = {"steps_per_second": rate, "learner_alone": alone, "compile_seconds": compiled, "gigabytes": gigabytes()}
-    return figures | fractions
+    return figures | shares
 
 
 def gigabytes() -> float:
-    """Most memory this process has had so far."""
+    """Peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def in_process(python: str, script: Path, *arguments: str) -> dict[str, float]:
-    """Measure in a separate process, so that memory and threads are counted apart."""
+    """A measurement in a separate process, with its own memory and threads."""
     done = subprocess.run([python, str(script), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{script.name} {' '.join(arguments)} failed:\n{done.stderr[-2000:]}")
@@ -107,7 +108,7 @@ def in_process(python: str, script: Path, *arguments: str) -> dict[str, float]:
 
 
 def others_python(folder: Path) -> str:
-    """The interpreter of the other libraries' environment, which is made if it does not exist."""
+    """The interpreter of the other libraries' environment, which is created if missing."""
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
         print(f"installing {', '.join(OTHERS)} into {folder} ...", flush=True)
@@ -144,10 +145,10 @@ def atari(options: argparse.Namespace) -> None:
     for agent, num_envs in (("s51", 8), ("u51", 8), ("c51", 8), ("s51", 1)):
         arguments = ("--one", agent, "--atari", str(num_envs), "--seconds", str(options.seconds))
         x = in_process(sys.executable, Path(__file__), *arguments)
-        fractions = ", ".join(f"{n} {x['fraction_' + n]:.0%}" for n in ("environment", "acting", "learning"))
+        shares = ", ".join(f"{n} {x['share_' + n]:.0%}" for n in ("environment", "acting", "learning"))
         row = f"{agent:<7}{num_envs:>5}{x['steps_per_second']:>9.0f}{x['learner_alone']:>15.0f}"
         ratio = x["steps_per_second"] / x["learner_alone"]
-        print(f"{row}{ratio:>7.2f}{x['compile_seconds']:>11.1f}{x['gigabytes']:>7.2f}   {fractions}", flush=True)
+        print(f"{row}{ratio:>7.2f}{x['compile_seconds']:>11.1f}{x['gigabytes']:>7.2f}   {shares}", flush=True)
 
 
 def main() -> None:

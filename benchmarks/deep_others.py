@@ -1,4 +1,4 @@
-"""Agent steps a second of Stable-Baselines3's DQN or sb3-contrib's QR-DQN on MinAtar Breakout; see deep.py.
+"""Agent steps per second of Stable-Baselines3's DQN or sb3-contrib's QR-DQN on MinAtar Breakout; see deep.py.
 
 Run by deep.py in an environment that has those libraries:  python benchmarks/deep_others.py dqn|qrdqn SECONDS
 """
@@ -22,7 +22,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
 
 class ChannelsFirst(gymnasium.ObservationWrapper):
-    """Pictures of floats, channels first, as PyTorch's convolution takes them."""
+    """Pictures of floats, channels first, as PyTorch's convolution expects them."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -53,7 +53,7 @@ class MinAtarCNN(BaseFeaturesExtractor):
 
 
 class Clock(BaseCallback):
-    """Times the steps after the warm-up, and stops when enough have been timed."""
+    """Time the steps after the warm-up, and stop after enough of them."""
 
     def __init__(self, warm_up: int, seconds: float):
         super().__init__()

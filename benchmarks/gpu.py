@@ -1,14 +1,14 @@
-"""Speed on one accelerator, as figures and as ratios in one run.
+"""Speed on one accelerator, as figures and as ratios within one run.
 
-1. The learner alone, batch 32, Nature CNN: microseconds an update, against the plain form of the same update (XLA's
-   convolutions, no graphs), for both paddings and each agent.
-2. Atari with the paper's settings from end to end, for each game: frames a second, against the emulator alone.
-3. MinAtar: steps a second of all seeds together, by the number of lanes in one program, against one lane.
+1. The learner alone, batch 32, Nature CNN: microseconds per update, compared with the plain form of the same update
+   (XLA's convolutions, no graphs), for both paddings and each agent.
+2. Atari with the paper's settings from end to end, for each game: frames per second, compared with the emulator alone.
+3. MinAtar: steps per second over all seeds, by the number of runs in one program (--lanes), compared with the first.
 
     python benchmarks/gpu.py [--quick] [--part learner] [--part atari] [--part minatar] [--games pong,breakout]
                              [--envs 128] [--lanes 1,12,48,128] [--json FILE]
 
-Each game needs a minute, most of which is the making of its environments.
+Each game takes a minute, most of it to create the environments.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from cramerl.deep.networks import make_network
 from cramerl.deep.replay import Batch
 from cramerl.runs import build
 from cramerl.runs.folder import versions
+from cramerl.runs.group import RunGroup, as_group
 from cramerl.runs.presets import preset
 
 GAMES = "pong,breakout,asterix,seaquest,space_invaders"
@@ -41,7 +42,7 @@ UPDATES, SIZE = 32, 32
 
 
 def batches() -> Batch:
-    """What 128 environments give a block: 32 updates of 32 transitions."""
+    """A block of 128 environments: 32 updates of 32 transitions."""
     rng = np.random.default_rng(0)
     frames = jnp.asarray(rng.integers(0, 256, (UPDATES, SIZE, 84, 84, 4), dtype=np.uint8))
     actions = jnp.asarray(rng.integers(0, 6, (UPDATES, SIZE)), dtype=jnp.int32)
@@ -50,7 +51,7 @@ def batches() -> Batch:
 
 
 def microseconds(learner: Learner, data: Batch, options: dict[str, Any] | None, seconds: float) -> float:
-    """Time of an update, once compiled."""
+    """Time of an update after compilation."""
     learn = jax.jit(partial(learner.learn, unroll=False), compiler_options=options)
     state = jax.block_until_ready(jax.jit(learner.init)(jax.random.key(0)))
     for _ in range(3):
@@ -65,7 +66,7 @@ def microseconds(learner: Learner, data: Batch, options: dict[str, Any] | None, 
 
 
 def measure_learner(agent: str, network: str, seconds: float) -> dict[str, float]:
-    """Ours, and the plain form of the same update."""
+    """Our update, and the plain form of it."""
     ours = build.make_learner(preset("paper", agent, "pong", network=network), PONG)
     plain = dataclasses.replace(
         ours,
@@ -83,7 +84,7 @@ def measure_learner(agent: str, network: str, seconds: float) -> dict[str, float
 def measure_atari(agent: str, game: str, num_envs: int, seconds: float) -> dict[str, float]:
     """From end to end, then the emulator alone with random actions."""
     config = preset("paper", agent, game, num_envs=num_envs, min_replay_steps=2_000, replay_steps=200_000)
-    loop: Any = build.make_loop(config)
+    loop: Any = build.make_loop(as_group(config))
     loop.begin_iteration(0)
     loop.advance(loop.schedule.first_learning_block + 20)
     jax.block_until_ready(loop.state)
@@ -107,9 +108,10 @@ def measure_atari(agent: str, game: str, num_envs: int, seconds: float) -> dict[
 
 
 def measure_minatar(agent: str, lanes: int, seconds: float) -> dict[str, float]:
-    """Steps of all lanes together, once they learn."""
+    """Steps per second over all runs of a group, after learning has started."""
     began = time.perf_counter()
-    loop: Any = build.make_loop(preset("minatar", agent, "Breakout-MinAtar", lanes=lanes, min_replay_steps=1_600))
+    config = preset("minatar", agent, "Breakout-MinAtar", min_replay_steps=1_600)
+    loop: Any = build.make_loop(RunGroup.of(config, seed=range(lanes)))
     loop.advance(loop.schedule.first_learning_block + 63)
     loop.take_totals()
     compiled, blocks, began = time.perf_counter() - began, 0, time.perf_counter()
@@ -123,15 +125,15 @@ def measure_minatar(agent: str, lanes: int, seconds: float) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one second for each figure")
+    parser.add_argument("--quick", action="store_true", help="one second per figure")
     parser.add_argument(
-        "--part", action="append", choices=("learner", "atari", "minatar"), help="only this; repeatable"
+        "--part", action="append", choices=("learner", "atari", "minatar"), help="only this part; repeatable"
     )
     parser.add_argument("--games", default=GAMES)
     parser.add_argument("--envs", type=int, default=128)
     parser.add_argument("--lanes", default="1,12,48,128")
-    parser.add_argument("--agent", default="s51", help="of parts two and three")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--agent", default="s51", help="agent of parts 2 and 3")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     seconds = 1.0 if options.quick else 5.0
     parts = options.part or ("learner", "atari", "minatar")
@@ -145,7 +147,7 @@ def main() -> None:
             padding = "SAME" if network == "nature_same" else "VALID"
             print(f"{agent:<8}{padding:<9}{ours:>10.1f}{plain:>8.1f}{plain / ours:>7.2f}", flush=True)
     if "minatar" in parts:
-        print(f"\n{'MinAtar lanes':<15}{'seed-steps/s':>13}{'/ first':>9}{'compile s':>11}")
+        print(f"\n{'MinAtar runs':<15}{'seed-steps/s':>13}{'/ first':>9}{'compile s':>11}")
         first = None
         for lanes in map(int, options.lanes.split(",")):
             row = found[f"minatar {lanes}"] = measure_minatar(options.agent, lanes, seconds)

@@ -1,12 +1,11 @@
 """Cost of linear policy evaluation.
 
-1. `evaluate` against the number of states (sparse, five successors each, five rewards), everything included: the
-   stationary distribution, the features' moments, the solve and the values.
-2. `evaluate` against a straightforward dense NumPy iteration of the paper's process, 400 states, 20 features.
-3. `LinearTD`, transitions a second.
-4. `DistributionalLSTD`, transitions a second and memory, continuous rewards, in chunks.
-
-5. Stationary distributions of chains that mix slowly, and direct against Krylov solves (with --decisions only).
+1. `evaluate` by number of states (sparse, five successors each, five rewards), including the stationary distribution,
+   the features' moments, the solve and the values.
+2. `evaluate` compared with a straightforward dense NumPy iteration of the paper's process, 400 states, 20 features.
+3. `LinearTD`: transitions per second.
+4. `DistributionalLSTD`: transitions per second and memory, continuous rewards, in chunks.
+5. Only with --decisions: stationary distributions of chains that mix slowly, and direct compared with Krylov solves.
 
     python benchmarks/linear.py [--quick] [--states N ...] [--transitions N] [--decisions]
 """
@@ -26,7 +25,7 @@ from cramerl.linear.stationary import stationary_distribution
 
 
 def gigabytes() -> float:
-    """Most memory this process has had so far."""
+    """Peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
@@ -56,7 +55,7 @@ def by_states(sizes: list[int]) -> None:
 
 
 def plain_iteration(P, rewards, features, xi, support: Support, discount: float, tol: float) -> np.ndarray:
-    """The paper's process as one would write it first: dense matrices, every state backed up, features fitted."""
+    """The paper's process written naively: dense matrices, every state backed up, features fitted."""
     k = support.num_atoms
     matrices = np.stack([backup_matrix(support, r, discount) for r in rewards])
     fit = np.linalg.solve(features.T @ (xi[:, None] * features), features.T * xi)
@@ -161,10 +160,10 @@ def direct_or_krylov(rng: np.random.Generator) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that it runs")
     parser.add_argument("--states", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--transitions", type=int, default=10_000_000, help="for DistributionalLSTD")
-    parser.add_argument("--decisions", action="store_true", help="only the figures that docs/decisions.md gives")
+    parser.add_argument("--decisions", action="store_true", help="only the figures in docs/decisions.md")
     options = parser.parse_args()
     if options.decisions:
         slow_chains(np.random.default_rng(0))

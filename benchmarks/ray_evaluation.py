@@ -3,7 +3,6 @@
 1. With one core each: what Ray itself costs, as a ratio.
 2. With all cores, and the memory of the worker that needed most.
 3. A product of the iteration where the moments are too large to keep: one pass.
-4. The same rows as a Ray dataset, read again in every pass and materialised.
 
     python benchmarks/ray_evaluation.py [--quick] [--features D ...] [--transitions N] [--rounds N] [--folder FOLDER]
 """
@@ -30,10 +29,10 @@ import pyarrow.parquet as pq
 from cramerl import Support
 from cramerl._ray import connect
 from cramerl.linear import DistributionalLSTD, fit_parquet, fit_ray
-from cramerl.linear.logs import ParquetRows
-from cramerl.linear.parquet import Layout
-from cramerl.linear.ray_logs import ray_rows
-from cramerl.linear.rows import Totals, few_rows
+from cramerl.linear.sources.layout import Layout
+from cramerl.linear.sources.parquet import ParquetRows
+from cramerl.linear.sources.ray import ray_rows
+from cramerl.linear.transitions import RowTotals, few_rows
 from cramerl.projections import backup
 
 FILES = 8
@@ -140,23 +139,9 @@ def compare(folder: Path, names: dict[str, Any], num_features: int, transitions:
                 )
             line("this machine, one product by a pass", alone, alone)
             line(f"Ray, {cores} core{'s'[: cores - 1]}, one product by a pass", together, alone)
-    with connect("local") as ray:
-        from ray.data import DataContext
-
-        DataContext.get_current().enable_progress_bars = False
-        cores, files = os.cpu_count() or 1, str(folder)
-        lazy, held = ray.data.read_parquet(files), ray.data.read_parquet(files).materialize()
-        alone, again, kept = costs(
-            min(rounds, 2),
-            lambda: fit_parquet(DistributionalLSTD(SUPPORT), folder, **names),
-            lambda: fit_ray(DistributionalLSTD(SUPPORT), lazy, **names),
-            lambda: fit_ray(DistributionalLSTD(SUPPORT), held, **names),
-        )
-        line(f"Ray dataset, {cores} cores, support given", again, alone)
-        line(f"Ray dataset, {cores} cores, materialised", kept, alone)
 
 
-def one_product(num_features: int) -> Totals:
+def one_product(num_features: int) -> RowTotals:
     """What a pass adds up where the moments are too large to keep."""
     weights, support = np.zeros((num_features, SUPPORT.num_atoms)), SUPPORT
 
@@ -164,7 +149,7 @@ def one_product(num_features: int) -> Totals:
         distributions = np.where(part.ended[:, None], 0.0, part.next_features @ weights)
         return [part.features.T @ backup(support, part.rewards, part.discounts(0.99), distributions)]
 
-    return Totals(function, (np.add,), few_rows(8 * max(num_features, support.num_atoms)))
+    return RowTotals(function, (np.add,), few_rows(8 * max(num_features, support.num_atoms)))
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Cost of Ray: the same sweep by this machine's processes and by workers of a Ray cluster on it, in one run.
+"""Cost of Ray: the same sweep in processes of this machine and on a Ray cluster of this machine, in one run.
 
-Both train the same cells with as many at once, in turns, and their records are compared. Printed are wall times of the
-whole command (the start of the cluster is a line of its own) and their ratio; the third is a sweep whose runs are
-copied to a folder through fsspec after every iteration.
+Both train the same runs, equally many at once and in turns, and their records are compared. Prints the wall times of
+the whole command (the start of the cluster separately) and their ratio. A third sweep copies its runs to a folder
+through fsspec after every iteration.
 
-    python benchmarks/ray_sweep.py [--quick] [--cells N] [--jobs N] [--steps N] [--rounds N]
+    python benchmarks/ray_sweep.py [--quick] [--runs N] [--jobs N] [--steps N] [--rounds N]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_worker_niceness", "0")  # else 15, and what else runs here would count against Ray alone
+os.environ.setdefault("RAY_worker_niceness", "0")  # the default, 15, would let other processes slow down Ray alone
 
 SETTINGS = ["--agents", "dqn", "--envs", "CartPole-v1", "--preset", "smoke", "--max-lanes", "1"]
 CLUSTER = """
@@ -48,14 +48,14 @@ def records(out: Path) -> dict[str, bytes]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few cells of few steps, one round")
-    parser.add_argument("--cells", type=int, default=8)
-    parser.add_argument("--jobs", type=int, default=2, help="cells at once")
+    parser.add_argument("--quick", action="store_true", help="few runs of few steps, one round")
+    parser.add_argument("--runs", type=int, default=8)
+    parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if options.quick:
-        options.cells, options.steps, options.rounds = 2, 20_000, 1
+        options.runs, options.steps, options.rounds = 2, 20_000, 1
     with tempfile.TemporaryDirectory() as folder:
         measure(options, Path(folder))
 
@@ -75,7 +75,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     address = cluster.stdout.readline().strip()
     print(f"start of a cluster of three nodes: {time.perf_counter() - start:.1f} s")
     steps = str(options.steps)
-    words = ["--seeds", f"0-{options.cells - 1}", "--steps", steps, "--iteration-steps", str(options.steps // 4)]
+    words = ["--seeds", f"0-{options.runs - 1}", "--steps", steps, "--iteration-steps", str(options.steps // 4)]
     words += ["--jobs", str(options.jobs)]
     on_ray = ["--ray", address, "--cpus-per-run", "1"]
     ways = {"local": [], "ray": on_ray, "ray, storage": [*on_ray, "--storage", f"file://{folder}/bucket-ROUND"]}
@@ -89,12 +89,12 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
                 seconds[way].append(sweep(out, [*words, *(word.replace("ROUND", str(number)) for word in more)]))
                 seen.append(records(out))
             assert seen[0] == seen[1] == seen[2], "the records differ"
-            assert len(seen[0]) == options.cells
+            assert len(seen[0]) == options.runs
     finally:
         cluster.stdin.close()
         cluster.wait()
     base = statistics.median(seconds["local"])
-    print(f"{options.cells} cells of {options.steps:,} steps, {options.jobs} at once, medians of {options.rounds}")
+    print(f"{options.runs} runs of {options.steps:,} steps, {options.jobs} at once, medians of {options.rounds}")
     print("metrics.jsonl of all three: the same bytes")
     for way, times in seconds.items():
         middle = statistics.median(times)

@@ -1,6 +1,6 @@
-"""The pictures of README.md and the documentation, from what `make demo` made: `make pictures`.
+"""Make the pictures of README.md and the documentation from the folder of `make demo`: `make pictures`.
 
-Figures are written by the commands that stand beside them in the text; pages are photographed in a real browser.
+Figures come from the commands in their captions; pages are photographed in a real browser.
 """
 
 import argparse
@@ -21,7 +21,7 @@ MOST_BYTES = 300_000
 
 
 def photograph(browser, page: Path, out: Path, *, height: int, at: str = "") -> None:
-    """A page as it opens, 1280 pixels wide, from the top of the element ``at`` on."""
+    """Photograph a page as it opens, 1280 pixels wide, from the top of the element ``at``."""
     size = {"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
@@ -33,27 +33,27 @@ def photograph(browser, page: Path, out: Path, *, height: int, at: str = "") -> 
     browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
     complaints = problems(browser)
     if complaints:
-        sys.exit(f"{page} does not load as it should: {complaints[0]}")
+        sys.exit(f"{page} does not load: {complaints[0]}")
     browser.save_screenshot(str(out))
     shrink(out)
 
 
 def shrink(picture: Path) -> None:
-    """Few colours: pages and figures have no more, and the repository stays small."""
+    """Reduce a picture to 256 colours, so that the repository stays small."""
     with Image.open(picture) as image:
         image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(picture, optimize=True)
     if picture.stat().st_size > MOST_BYTES:
-        sys.exit(f"{picture} must have at most {MOST_BYTES:,} bytes, it has {picture.stat().st_size:,}")
+        sys.exit(f"{picture} has {picture.stat().st_size:,} bytes; {MOST_BYTES:,} are allowed")
 
 
 def run(*arguments: object) -> None:
-    """A cramerl command, or the end."""
+    """Run a cramerl command; exit if it fails."""
     if main([str(argument) for argument in arguments]):
         sys.exit(f"failed: cramerl {' '.join(map(str, arguments))}")
 
 
 def make_pong(trained: Path, out: Path) -> None:
-    """The page of an agent that plays Pong, into ``out``."""
+    """Photograph the page of an agent that plays Pong."""
     with tempfile.TemporaryDirectory() as folder, open_chromium(Path(folder) / "profile") as browser:
         page = Path(folder) / "pong.html"
         run("watch", trained, "--highlight", "double-negative", "--out", page)
@@ -61,27 +61,27 @@ def make_pong(trained: Path, out: Path) -> None:
 
 
 def make_asterix(trained: Path, out: Path) -> None:
-    """One moment of an agent that plays Asterix, into ``out``."""
+    """Draw one step of an agent that plays Asterix."""
     figure = out / "watch-asterix.png"
-    run("watch", trained, "--highlight", "double-negative", "--picture", "found", "--picture-out", figure)
+    run("watch", trained, "--highlight", "double-negative", "--picture", "strongest", "--picture-out", figure)
     shrink(figure)
 
 
 def make(demo: Path, out: Path) -> None:
-    """Every picture of the demonstration, into ``out``."""
+    """Make all pictures of the demonstration."""
     pair = [demo / "runs" / agent for agent in ("s51", "c51")]
     missing = [path for path in (demo / "demo.png", demo / "report" / "report.html", *pair) if not path.exists()]
     if missing:
-        sys.exit(f"DEMO must be a folder that make demo made, {demo} has no {missing[0].relative_to(demo)}")
+        sys.exit(f"DEMO must be a folder of make demo, but {demo} has no {missing[0].relative_to(demo)}")
     if CHROMIUM is None or DRIVER is None:
-        sys.exit("there is no Chromium here: make browser installs it")
+        sys.exit("Chromium is not installed; make browser installs it")
     out.mkdir(parents=True, exist_ok=True)
     for name in ("demo.png", "evaluation.png"):
         shutil.copy(demo / name, out / name)
         shrink(out / name)
-    found = ["--seed", 1, "--highlight", "compensation"]
+    shown = ["--seed", 1, "--highlight", "compensation"]
     figure = out / "watch-figure.png"
-    run("watch", *pair, *found, "--picture", "found", "--picture-out", figure, "--out", demo / "watch.html")
+    run("watch", *pair, *shown, "--picture", "strongest", "--picture-out", figure, "--out", demo / "watch.html")
     shrink(figure)
     with tempfile.TemporaryDirectory() as profile, open_chromium(Path(profile)) as browser:
         photograph(browser, demo / "watch.html", out / "watch.png", height=980)
@@ -98,12 +98,12 @@ if __name__ == "__main__":
         metavar="DEMO",
         nargs="?",
         default=ROOT / "out" / "demo",
-        help="the folder that make demo made",
+        help="the folder of make demo",
     )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="folder (default: docs/images)")
     for game in ("pong", "asterix"):
-        words = f"only the picture of this run of Atari's {game.title()}, with weights"
-        parser.add_argument(f"--{game}", type=Path, metavar="RUN", help=words)
+        text = f"make only the picture of this run of Atari's {game.title()}, which needs its weights"
+        parser.add_argument(f"--{game}", type=Path, metavar="RUN", help=text)
     options = parser.parse_args()
     if options.pong:
         make_pong(options.pong, options.out)

@@ -1,4 +1,4 @@
-"""PyTorch: the Cramér loss of S51 in your own agent, which learns when to stop and what it will be paid."""
+"""PyTorch: the Cramér loss of S51 in your own agent, which learns when to stop and the distribution of its pay."""
 
 import copy
 
@@ -11,7 +11,7 @@ support = Support.uniform(-1, 4, 11)
 
 
 class Network(torch.nn.Module):
-    """Signed masses (batch, actions, atoms): any module that ends in one number for each action and atom."""
+    """Signed masses (batch, actions, atoms): any module that returns one number per action and atom."""
 
     def __init__(self):
         super().__init__()
@@ -29,7 +29,7 @@ def loss(network, target_network, states, actions, rewards, discounts, next_stat
     """Mean Cramér loss of a batch of transitions; a discount of 0 means that the episode ended."""
     rows = torch.arange(len(states))
     with torch.no_grad():
-        distributions = with_unit_mass(support, target_network(next_states))  # whatever the network returns
+        distributions = with_unit_mass(support, target_network(next_states))
         best = mean(support, distributions).argmax(-1)
         target = backup(support, rewards, discounts, distributions[rows, best])
     prediction = network(states)[rows, actions]
@@ -37,22 +37,22 @@ def loss(network, target_network, states, actions, rewards, discounts, next_stat
 
 
 def play(states, actions):
-    """Stopping in state s pays s. Rolling moves one state up with probability 3/4, else it ends; reaching 3 pays 3."""
+    """Stopping in state s pays s. Rolling moves up with probability 3/4, else ends the game; reaching 3 pays 3."""
     lucky, last = torch.rand(states.shape) < 0.75, states == 2
     rewards = torch.where(actions == STOP, states, 3 * (lucky & last)).float()
-    continues = (actions == ROLL) & lucky & ~last
-    return rewards, continues.float(), torch.clamp(states + 1, max=2)
+    goes_on = (actions == ROLL) & lucky & ~last
+    return rewards, goes_on.float(), torch.clamp(states + 1, max=2)
 
 
 torch.manual_seed(0)
-torch.set_num_threads(1)  # for arrays this small threads cost more than they give
+torch.set_num_threads(1)  # for arrays this small, threads cost more than they gain
 network = Network()
 optimiser = torch.optim.Adam(network.parameters(), lr=1e-2)
 schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.01, total_iters=1500)
 for _ in range(15):
     target_network = copy.deepcopy(network)
     for _ in range(100):
-        states, actions = torch.randint(3, (256,)), torch.randint(2, (256,))  # in an agent of yours: from its replay
+        states, actions = torch.randint(3, (256,)), torch.randint(2, (256,))  # in your own agent: from its replay
         optimiser.zero_grad()
         loss(network, target_network, states, actions, *play(states, actions)).backward()
         optimiser.step()

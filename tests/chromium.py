@@ -1,4 +1,4 @@
-"""A real browser for the tests of pages: Debian's Chromium without a window. Where there is none they are skipped."""
+"""A real browser for the tests of pages: Debian's Chromium without a window. Without it, they are skipped."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 
 def require_chromium() -> None:
-    """Skip the module that asks for a browser where there is none."""
+    """Skip the calling module if there is no browser."""
     pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     if CHROMIUM is None or DRIVER is None:
-        pytest.skip("there is no Chromium here: `make browser` installs it", allow_module_level=True)
+        pytest.skip("Chromium is not installed; `make browser` installs it", allow_module_level=True)
 
 
 @contextmanager
 def open_chromium(profile: Path) -> Iterator[Any]:
-    """A browser with a profile of its own, whose logs can be read."""
+    """A browser with a new profile, whose logs can be read."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM or ""
     for argument in (
         "--headless=new",
-        "--no-sandbox",  # needed by root in a container
+        "--no-sandbox",  # root in a container needs this
         "--disable-dev-shm-usage",
         "--disable-background-networking",
         "--window-size=1280,1000",
@@ -46,14 +46,14 @@ def open_chromium(profile: Path) -> Iterator[Any]:
 
 
 def forget(browser: Any) -> None:
-    """Leave the page, and drop what it left in the logs."""
+    """Leave the page and clear the logs."""
     browser.get("about:blank")
     for log in ("browser", "performance"):
         browser.get_log(log)
 
 
 def wait_until_ready(browser: Any) -> None:
-    """Wait for a page to say that it is drawn."""
+    """Wait until a page says that it is drawn."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     script = "return document.documentElement.dataset.ready"
@@ -61,12 +61,12 @@ def wait_until_ready(browser: Any) -> None:
 
 
 def problems(browser: Any) -> list[str]:
-    """What the page complained about since it was last asked."""
+    """Messages that the page logged since the last call."""
     return [entry["message"] for entry in browser.get_log("browser")]
 
 
 def requests(browser: Any) -> list[str]:
-    """Addresses that were asked for since it was last asked, but for those inside the page."""
+    """URLs that were requested since the last call, except those inside the page."""
     sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     urls = [one["params"]["request"]["url"] for one in sent if one["method"] == "Network.requestWillBeSent"]
     return [url for url in urls if not url.startswith(("data:", "blob:", "about:"))]

@@ -120,7 +120,7 @@ def test_project_against_rlax(rng):
     for support in SUPPORTS.values():
         z = support.atoms.astype(np.float32)  # both sides get the rounded atoms
         with jax.numpy_rank_promotion("allow"):
-            theirs = jax.vmap(rlax.categorical_l2_project, in_axes=(0, 0, None))(atoms, probs, z)
+            theirs = jax.jit(jax.vmap(rlax.categorical_l2_project, in_axes=(0, 0, None)))(atoms, probs, z)
         np.testing.assert_allclose(project(Support(z), atoms, probs), theirs, atol=2e-5)
 
 

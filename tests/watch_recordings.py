@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cramerl.watch.recording import Recording, View, make_view
-from cramerl.watch.tape import Tape
+from cramerl.watch.recording import Recording, Tape, View, make_view
 
 ATOMS = np.linspace(-10, 10, 11)
 
@@ -29,15 +28,14 @@ def make_recording(
         actions=["stay", "left", "right", *(f"other {i}" for i in range(3, actions))],
         tape=tape,
         palette=np.array([[0, 0, 0], [230, 159, 0], [86, 180, 233]], np.uint8),
-        legend=[("dot", 1), ("odd dot", 2)],
+        legend=[("dot", "#e69f00"), ("odd dot", "#56b4e9")],
         caption="a dot",
         action=action,
         reward=reward,
         score=np.concatenate([[0], np.cumsum(reward)[:-1]]).astype(np.float32),
         episode=np.zeros(steps, np.int32),
-        came=np.where(np.arange(steps) < steps // 2, 0.5, np.nan).astype(np.float32),
+        realised=np.where(np.arange(steps) < steps // 2, 0.5, np.nan).astype(np.float32),
         views=[_view(name, rng, actions, action) for name in views],
-        labels=[],
     )
 
 
@@ -45,7 +43,7 @@ def _view(name: str, rng: np.random.Generator, actions: int, action: np.ndarray)
     steps = len(action)
     if name in ("qr", "dqn"):
         places = np.sort(rng.normal(size=(steps, actions, 1 if name == "dqn" else 5)), axis=-1)
-        return make_view(name, name, None, places, places.mean(axis=-1), action)
+        return make_view(name, None, places, places.mean(axis=-1), action)
     distributions = rng.dirichlet(np.ones(11), size=(steps, actions))
     if name == "s51":
         distributions[:, :, -1] -= 0.3  # negative mass on a positive return
@@ -53,5 +51,5 @@ def _view(name: str, rng: np.random.Generator, actions: int, action: np.ndarray)
         if steps > 17:
             distributions[17, action[17], 1] -= 0.6
             distributions[17, action[17], 8] += 0.6
-    view = make_view(name, name, ATOMS, distributions, distributions @ ATOMS, action)
+    view = make_view(name, ATOMS, distributions, distributions @ ATOMS, action)
     return view._replace(clipped=np.linspace(0, 0.1, steps, dtype=np.float32))

@@ -1,7 +1,7 @@
 """Distributional reinforcement learning built on the Cramér distance.
 
 Functions take NumPy, JAX or PyTorch arrays, act on the last axis and broadcast over the others. Agents need the extra
-``deep``; what they are made of is loaded when it is first used.
+``deep``: `train`, `resume`, `load_agent` and `export_agent` are loaded when first used.
 """
 
 import importlib
@@ -44,10 +44,12 @@ from cramerl.projections import backup, backup_matrix, project, project_affine
 from cramerl.supports import Support
 
 if typing.TYPE_CHECKING:
-    from cramerl.runs.agents import export_agent, load_agent
-    from cramerl.runs.config import TrainConfig
-    from cramerl.runs.presets import preset
-    from cramerl.runs.training import resume, train
+    from cramerl.runs.agents import export_agent as export_agent
+    from cramerl.runs.agents import load_agent as load_agent
+    from cramerl.runs.config import TrainConfig as TrainConfig
+    from cramerl.runs.presets import preset as preset
+    from cramerl.runs.training import resume as resume
+    from cramerl.runs.training import train as train
 
 __all__ = [
     "Support",
@@ -65,9 +67,7 @@ __all__ = [
     "cramer_gram_sqrt",
     "cramer_loss",
     "cvar",
-    "export_agent",
     "hl_gauss_targets",
-    "load_agent",
     "mean",
     "nearest_distribution",
     "negative_mass",
@@ -79,17 +79,16 @@ __all__ = [
     "quantile_huber",
     "raw_distance_sq",
     "raw_gram",
-    "resume",
     "td_huber",
     "td_squared",
     "total_mass",
-    "train",
     "unit_mass_basis",
     "variance",
     "with_unit_mass",
 ]
 
-_LOADED_WHEN_USED = {
+# Loaded when first used. The functions need the extra `deep`, so a star import leaves them out.
+_LAZY = {
     "TrainConfig": "cramerl.runs.config",
     "export_agent": "cramerl.runs.agents",
     "load_agent": "cramerl.runs.agents",
@@ -100,12 +99,18 @@ _LOADED_WHEN_USED = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LOADED_WHEN_USED:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_LOADED_WHEN_USED[name]), name)
+    try:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("cramerl"):
+            raise
+        needed = f"cramerl.{name} needs {error.name}; install it with: pip install 'cramerl[deep]'"
+        raise ImportError(needed) from error
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_LAZY})

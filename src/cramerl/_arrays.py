@@ -21,10 +21,13 @@ from array_api_compat import (
     is_torch_array,
     is_torch_namespace,
 )
+from numpy.typing import NDArray
 
-# An array of any library; shapes are stated in docstrings with the letters of the project:
+# An array of any library; docstrings state shapes with the letters of the project:
 # B batch, S states, K atoms of the support, J source atoms.
 Array = Any
+# A NumPy array in float64, where a computation runs on the host alone.
+Floats = NDArray[np.float64]
 
 
 def is_array(value: Any) -> bool:
@@ -93,7 +96,7 @@ def host_reals(name: str, value: Any) -> np.ndarray:
     """A float64 NumPy array from anything that holds numbers; ValueError for text, truth values and ragged lists."""
     known = host_values(value) if is_array(value) else value
     if known is None:
-        raise ValueError(f"{name} must be known here: it cannot be traced or on an accelerator")
+        raise ValueError(f"{name} must be a concrete array in host memory, not traced and not on an accelerator")
     try:
         host = np.asarray(known)
     except (TypeError, ValueError):
@@ -104,7 +107,7 @@ def host_reals(name: str, value: Any) -> np.ndarray:
 
 
 def placement(xp: Any, value: Array) -> Any:
-    """Where constants for ``value`` go; JAX places them itself (the sharding of a batch would not fit them)."""
+    """The device for constants that meet ``value``; JAX places them itself (they cannot have a batch's sharding)."""
     return None if is_jax_namespace(xp) else device(value)
 
 
@@ -118,7 +121,7 @@ def constant(xp: Any, values: Any, like: Array) -> Array:
 
 @functools.lru_cache(maxsize=128)
 def _torch_constant(values: bytes, shape: tuple[int, ...], dtype: Any, device: Any) -> Array:
-    """A tensor that is kept: every copy to an accelerator makes the host wait for it."""
+    """A tensor that is cached: every copy to an accelerator makes the host wait for it."""
     torch: Any = sys.modules["torch"]
     with torch.inference_mode(False):  # a tensor made inside inference mode could not be used for gradients later
         return torch.tensor(np.frombuffer(values).reshape(shape).copy(), dtype=dtype, device=device)
@@ -145,15 +148,15 @@ def index_dtype(xp: Any) -> Any:
 
 
 def is_compiling(value: Array) -> bool:
-    """Whether ``torch.compile`` is reading our code now."""
+    """Whether ``torch.compile`` is tracing this code."""
     return is_torch_array(value) and sys.modules["torch"].compiler.is_compiling()
 
 
 def host_values(value: Array) -> np.ndarray | None:
-    """The values as a NumPy array, outside any graph, or None where looking at them is not free.
+    """The values as a NumPy array, outside any graph, or None if reading them is not free.
 
-    None for values that are only being traced (``jax.jit``, ``torch.compile``, ``torch.func``) and for arrays on
-    an accelerator, where looking would make the host wait for the device.
+    None for values that are only being traced (``jax.jit``, ``torch.compile``, ``torch.func``) and for arrays on an
+    accelerator, where reading them would make the host wait for the device.
     """
     if isinstance(value, np.ndarray):
         return value
@@ -164,10 +167,9 @@ def host_values(value: Array) -> np.ndarray | None:
         return np.asarray(value)
     if is_torch_array(value):
         torch: Any = sys.modules["torch"]
-        # The last test has no public name.
         if value.device.type != "cpu" or is_compiling(value):
             return None
-        if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        if torch._C._functorch.is_functorch_wrapped_tensor(value):  # has no public name
             return None
         plain = value.detach()
         return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
@@ -175,14 +177,14 @@ def host_values(value: Array) -> np.ndarray | None:
 
 
 def clip(xp: Any, values: Array, low: float, high: float) -> Array:
-    """``xp.clip`` with two numbers, past the wrappers that make it slow on small arrays."""
+    """``xp.clip`` with two numbers, without the wrappers that make it slow on small arrays."""
     if is_numpy_namespace(xp):
         return np.minimum(np.maximum(values, low), high)
     return values.clamp(low, high) if is_torch_namespace(xp) else xp.clip(values, low, high)
 
 
 def expand(xp: Any, values: Array, shape: tuple[int, ...]) -> Array:
-    """``broadcast_to``, free of charge where there is nothing to broadcast."""
+    """``broadcast_to``, but free if there is nothing to broadcast."""
     return values if values.shape == shape else xp.broadcast_to(values, shape)
 
 

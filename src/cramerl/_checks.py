@@ -1,7 +1,7 @@
-"""What an argument may be, and the sentence a caller reads when it is not.
+"""Checks of arguments, each with the sentence that a caller reads when it fails.
 
 Shapes are always checked. Values are checked when they can be read (see ``_arrays.host_values``): inside ``jax.jit``
-or on an accelerator a bad value is passed through and shows in the result; it is never repaired.
+or on an accelerator a bad value passes through and shows in the result; it is never repaired.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def require_finite(**arrays: Array) -> None:
 
 
 def _all_finite(values: np.ndarray) -> bool:
-    """One sum tells, unless it overflows: then every value is looked at."""
+    """One sum shows it, unless the sum overflows: then every value is checked."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(np.sum(values))) or bool(np.isfinite(values).all())
 
@@ -45,7 +45,7 @@ def require_positive_mass(name: str, total: Array) -> None:
 
 
 def require_on_support(xp: Any, support: Any, **arrays: Array) -> None:
-    """Raise ValueError unless the arrays hold finite masses on a support whose atoms their dtype can tell apart."""
+    """Raise ValueError unless the arrays hold finite masses on a support whose atoms differ in their dtype."""
     if not isinstance(support, Support):
         raise ValueError(f"support must be a Support, got {support!r}")
     for name, array in arrays.items():
@@ -55,8 +55,8 @@ def require_on_support(xp: Any, support: Any, **arrays: Array) -> None:
 
 
 def require_representable(xp: Any, support: Support, like: Array) -> None:
-    """Raise ValueError if the support's atoms run together, or overflow, in the dtype of ``like``."""
-    if is_compiling(like):  # where even a dtype's limits are symbols
+    """Raise ValueError if the support's atoms coincide, or overflow, in the dtype of ``like``."""
+    if is_compiling(like):  # even a dtype's limits are symbols there
         return
     limits = xp.finfo(like.dtype)
     if (
@@ -68,7 +68,7 @@ def require_representable(xp: Any, support: Support, like: Array) -> None:
 
 
 def require_last_axis(size: int, what: str, **arrays: Array) -> None:
-    """Raise ValueError if an array's last axis is not ``size`` long; ``what`` says what it stands for."""
+    """Raise ValueError if an array's last axis is not ``size`` long; ``what`` describes the axis."""
     for name, array in arrays.items():
         if array.ndim == 0 or array.shape[-1] != size:
             raise ValueError(f"{name} must have a last axis of {size} ({what}), got shape {tuple(array.shape)}")
@@ -101,8 +101,8 @@ def require_penalty(mass_penalty: Any, *, zero_allowed: bool = True) -> Any:
 def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
     """A width, weight or threshold, if it is finite and positive (or, on request, zero).
 
-    A plain float where the value is NumPy's or Python's, so that it does not widen the result; an array of another
-    library as it is, so that it may be traced.
+    Python and NumPy numbers become a plain float, which does not widen the dtype of the result. An array of another
+    library is returned as it is, because it may be traced.
     """
     allowed = "a finite number >= 0" if zero_allowed else "a finite number > 0"
     if type(value) in (int, float):
@@ -122,11 +122,32 @@ def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
 
 
 def _as_float(value: int | float) -> float:
-    """The number, infinite where an integer is too large for one."""
+    """The number; infinity for an integer that is too large."""
     try:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def require_count(name: str, value: Any, least: int = 1) -> int:
+    """The value as an int, if it is an integer >= ``least``; truth values are not integers here."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)
+
+
+def require_discount(discount: Any) -> float:
+    """The discount as a float, if it is a number in [0, 1)."""
+    if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount < 1:
+        raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
+    return float(discount)
+
+
+def require_tolerance(tol: Any) -> float:
+    """The tolerance as a float, if it is a number in (0, 1)."""
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
+        raise ValueError(f"tol must lie in (0, 1), got {tol!r}")
+    return float(tol)
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 EXTRA_OF = {
     "ale_py": "deep",
     "av": "watch",
+    "fsspec": "ray",
     "gymnasium": "gym",
     "gymnax": "deep",
     "jax": "deep",
     "jinja2": "plot",
+    "markupsafe": "plot",
     "matplotlib": "plot",
     "minari": "data",
     "optax": "deep",

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in place in one step.
+    """Let ``write`` fill a temporary file beside ``path``, then move it to ``path`` in one step.
 
-    Whatever happens in between (Ctrl-C, a full disk), ``path`` is the old file or the new one, never half of one.
-    The temporary file keeps the suffix, by which writers such as matplotlib choose their format.
+    Whatever happens meanwhile (Ctrl-C, a full disk), ``path`` is the old file or the new one, never half of one. The
+    temporary file keeps the suffix, by which writers such as matplotlib choose their format.
     """
     if _is_special(path):
-        raise OSError(errno.EINVAL, "is no file that can be written anew", str(path))
-    target = path.resolve()  # a link stays one
+        raise OSError(errno.EINVAL, "is not a file that can be replaced", str(path))
+    target = path.resolve()  # a link stays a link
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.stem}-{os.getpid()}{target.suffix}")
     try:
@@ -33,16 +33,16 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
 
 
 def _is_special(path: Path) -> bool:
-    """A folder; or a device or a pipe, also one that is an open file, of which a rename would take the place."""
+    """Whether this is a folder, a device, a pipe, or another open file of a process: a rename would replace it."""
     if path.is_symlink() and path.readlink().is_relative_to("/proc"):
         return True
     return path.exists() and not path.is_file()
 
 
 def require_writable(path: Path) -> None:
-    """What cannot be written should not be made first."""
+    """Raise ValueError if a file cannot be written, before work is done for it."""
     if _is_special(path):
-        raise ValueError(f"the file to write must be new or an ordinary file, got {path}")
+        raise ValueError(f"the file to write must be new or a regular file, got {path}")
     folder = next(parent for parent in path.resolve().parents if parent.exists())
     try:
         with tempfile.TemporaryFile(dir=folder):

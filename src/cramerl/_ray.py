@@ -1,4 +1,4 @@
-"""One door to a Ray cluster: quiet, without a dashboard, and with errors that say what to do."""
+"""Connections to a Ray cluster: without a dashboard or its messages, and with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ from typing import Any
 
 from cramerl._extras import load_library
 
-# Seconds in which a cluster that is there answers.
-_PATIENCE = 10
-# How a client of HTTP/2, on which gRPC and Ray stand, begins: a fixed line and an empty frame of settings.
-_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+# Seconds to wait for a TCP connection to a cluster.
+_TIMEOUT_S = 10
 
 
 @contextmanager
 def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
-    """The module ``ray``, connected to a cluster for as long as the block lasts.
+    """The module ``ray``, connected to a cluster while the block runs.
 
-    A connection that this process has already is used and left open. What the block opened it closes, and a cluster it
-    started ends with it.
+    A connection that this process already has is used and left open. Otherwise the connection is closed at the end, and
+    a cluster that was started for the block is shut down.
 
     Args:
-        address: "host:port" of a cluster's head, "ray://host:port", or "auto" for the one that runs on this machine.
-            None: the connection this process has, else the cluster that the variable RAY_ADDRESS names, else one
-            that is started on this machine; "local": one that is started.
-        resources: ``num_cpus`` and the like, for a cluster that is started.
+        address: "host:port" of a cluster's head, "ray://host:port", or "auto" for the one that runs on this machine;
+            "local" starts one on this machine. None: the connection that this process has, else the cluster that the
+            variable RAY_ADDRESS names, else "local".
+        resources: ``num_cpus`` and the like, for a cluster that is started here.
     """
     ray = load_ray()
     if ray.is_initialized():
@@ -51,7 +49,7 @@ def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-    except SystemExit:  # Ray's own handler of SIGTERM, which it sets meanwhile
+    except SystemExit:  # from Ray's own handler of SIGTERM, which it installs meanwhile
         raise SystemExit(128 + signal.SIGTERM) from None
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
         if not place:
@@ -59,7 +57,7 @@ def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
         raise _unreachable(place, str(error).partition("\n")[0]) from None
     finally:
         if handler is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray puts its own, which leaves the caller's clean-up out
+            signal.signal(signal.SIGTERM, handler)  # Ray's handler would skip the caller's clean-up
     try:
         yield ray
     finally:
@@ -67,33 +65,29 @@ def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
 
 
 def load_ray() -> Any:
-    """The module ``ray``, told to send no statistics; ValueError with what to install where it is missing."""
+    """The module ``ray``, which will send no usage statistics; ValueError with what to install if it is missing."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what it warns of is its own future default
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; unset, it warns
     return load_library("ray")
 
 
 def _require_listener(address: str) -> None:
-    """Raise ValueError soon where no cluster listens, for which Ray itself would wait for minutes or for ever."""
+    """Raise ValueError soon if nothing listens at the address; Ray itself would wait for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if address == "auto":
         return
     if not host or not port.isdecimal():
         raise _unreachable(address, "that is not an address")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as line:
-            line.sendall(_GREETING)
-            answer = line.recv(9)
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT_S).close()
     except TimeoutError:
-        raise _unreachable(address, f"no answer in {_PATIENCE} seconds") from None
+        raise _unreachable(address, f"no answer in {_TIMEOUT_S} seconds") from None
     except (OSError, OverflowError) as error:
         raise _unreachable(address, getattr(error, "strerror", None) or str(error)) from None
-    if answer[3:4] != b"\x04":  # settings, with which a server of gRPC begins
-        raise _unreachable(address, "something else than Ray answers there")
 
 
 def _unreachable(address: str, why: str) -> ValueError:
     return ValueError(
-        f"a Ray cluster's address must be host:port of its head, ray://host:port, or 'auto' for one that runs on this "
+        "a Ray cluster's address must be host:port of its head, ray://host:port, or 'auto' for one that runs on this "
         f"machine (`ray start --head` starts one), got {address!r}: {why}"
     )

@@ -1,8 +1,8 @@
 """The demonstration: what the Cramér mathematics does, at the size of a laptop.
 
-Three small computations. One backup of a signed prediction, with the nearest proper distribution. The paper's question
-of how well conditioned the loss is (Lemma 1), answered by gradient descent on the same regression with the paper's raw
-distance, with the loss of S51 and in the whitened coordinates of U51. And the evaluation of a process.
+Three small computations: one backup of a signed prediction, with the nearest proper distribution; how well conditioned
+the loss is (Lemma 1), shown by gradient descent on the same regression with the paper's raw distance, with the loss of
+S51 and in the whitened coordinates of U51; and the evaluation of a process.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cramerl import plots
+from cramerl._arrays import Floats
 from cramerl.cramer import (
     condition_number,
     cramer_distance_sq,
@@ -28,8 +28,6 @@ from cramerl.measures import mean, nearest_distribution, negative_mass, total_ma
 from cramerl.projections import backup
 from cramerl.supports import Support
 
-Floats = NDArray[np.float64]
-
 
 class Conditioning(NamedTuple):
     """Lemma 1 for one number of atoms, unit spacing."""
@@ -42,7 +40,7 @@ class Conditioning(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """Gradient descent on one loss: the Cramér distance to the target after each step, as a share of the first."""
+    """Gradient descent on one loss: the Cramér distance to the target after each step, relative to the first."""
 
     name: str
     condition: float
@@ -117,8 +115,9 @@ def draw(demo: Demo, path: Path) -> Path:
     """The picture of the demonstration: a signed backup, and how fast each loss is learned."""
     figure, (left, right) = plots.new_figure(2)
     atoms = demo.support.atoms
-    plots.draw_signed_masses(left, atoms, demo.target)
+    plots.draw_distribution(left, atoms, demo.target)
     left.step(atoms, demo.nearest, where="mid", color=plots.TARGET, linewidth=1.6, label="nearest proper distribution")
+    left.set(xlabel="return", ylabel="mass")
     left.set_title("A signed prediction, backed up: 1 + 0.9 Z")
     left.legend(frameon=False, loc="upper left", fontsize=8)
     labels = [f"{d.name} (condition {d.condition:.0f})" for d in demo.descents]

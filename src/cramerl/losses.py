@@ -1,6 +1,6 @@
 """Per-example losses: array in, one number per example out, the mean left to the caller.
 
-Losses compare a prediction with a target that is taken as given: stop its gradient (``jax.lax.stop_gradient``,
+Losses treat the target as given: stop its gradient (``jax.lax.stop_gradient``,
 ``tensor.detach()``) if it was computed from the same network.
 """
 
@@ -38,9 +38,9 @@ def cramer_loss(
 
     .. math:: (p - q)^\top C_0 (p - q) + \frac{\lambda}{K} (1^\top q - 1)^2 + w (\mu_p - \mu_q)^2
 
-    With w = 0 this is Eq. 5 of the paper with its constant put right: as printed, the penalty pulls the mass of q to
+    With w = 0 this is Eq. 5 of the paper with its constant corrected: as printed, the penalty pulls the mass of q to
     :math:`\sqrt{K}`. With ``mass_penalty_scale="total"`` the penalty is :math:`\lambda (1^\top q - 1)^2`. The means
-    :math:`\mu` are those of the masses brought to one total (by spreading what is missing evenly, as the paper does).
+    :math:`\mu` are those of the masses brought to a total of one, as in `with_unit_mass`.
 
     Args:
         support: K atoms. For the paper's numbers use unit spacing: a spacing of h multiplies the first term by h.
@@ -50,7 +50,7 @@ def cramer_loss(
             on unit spacing. Plain gradient descent needs steps below one over twice the upper end of that range.
         mass_penalty_scale: what the penalty multiplies, see above.
         mean_weight: :math:`w \ge 0`, on means in the units of the support. Actions are compared by means, and of the
-            Cramér distance the mean is one direction of K - 1; docs/study.md has what 0.1 on unit spacing does for U51.
+            Cramér distance the mean is one direction of K - 1; docs/study.md has the effect of 0.1 on unit spacing.
 
     Returns:
         (...) losses.
@@ -135,8 +135,8 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
 def hl_gauss_targets(support: Support, values: Array, sigma: Any) -> Array:
     r"""Histogram targets for a scalar: a normal distribution around each value, cut to the support and binned.
 
-    Atom i stands for the bin between the midpoints to its neighbours; the end bins reach half a spacing further
-    out. The distribution is normalised over the bins, in log space, so that a value far outside gives the end atom.
+    Atom i represents the bin between the midpoints to its neighbours; the end bins reach half a spacing beyond the end
+    atoms. The distribution is normalised over the bins, in log space, so that a value far outside gives the end atom.
 
     Args:
         support: K atoms, the centres of the bins.
@@ -156,7 +156,7 @@ def hl_gauss_targets(support: Support, values: Array, sigma: Any) -> Array:
     middles = (support.atoms[1:] + support.atoms[:-1]) / 2
     ends = support.atoms[[0, -1]] + support.spacings[[0, -1]] * np.array([-0.5, 0.5])
     edges = np.concatenate([ends[:1], middles, ends[1:]])
-    # Further out than this the end atom has everything to rounding; nearer, no digit of the distance is lost.
+    # Beyond this distance the end atom has all the mass, to rounding; up to it no digit of the distance is lost.
     beyond = 40 * sigma * (1 + sigma / float(support.spacings[[0, -1]].min()))
     lowest, highest = float(edges[0]) - beyond, float(edges[-1]) + beyond
     column = xp.minimum(xp.maximum(values, xp.zeros_like(values) + lowest), xp.zeros_like(values) + highest)[..., None]

@@ -1,8 +1,8 @@
 r"""Signed masses on a support: what they say about the return, and the proper distribution nearest to them.
 
 Masses :math:`q \in \mathbb{R}^K` may be negative and may sum to anything. `mean` and `variance` are the plain sums
-of the paper, taken against the masses as they are. `quantile` and `cvar` ask for a share of the total, so they do
-not change when all masses are scaled by a positive number.
+of the paper over the masses as they are. `quantile` and `cvar` are about a fraction of the total, so they do not change
+when all masses are scaled by a positive number.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def quantile(support: Support, masses: Array, level: Array) -> Array:
 
 
 def cvar(support: Support, masses: Array, level: Array) -> Array:
-    r"""Conditional value at risk: the mean of the worst (smallest) ``level`` share of the returns.
+    r"""Conditional value at risk: the mean of the worst (smallest) fraction ``level`` of the returns.
 
     .. math:: \mathrm{CVaR}_\alpha = \frac{1}{\alpha} \int_0^\alpha F^{-1}(\tau)\, d\tau
 
@@ -95,15 +95,15 @@ def cvar(support: Support, masses: Array, level: Array) -> Array:
         (...) values between ``v_min`` and ``v_max``.
     """
     xp, masses, level = _masses_and_level(support, masses, level)
-    reached, _, share = _monotone_cdf(xp, masses, level)
-    counted = xp.minimum(reached, share)
+    reached, _, asked = _monotone_cdf(xp, masses, level)
+    counted = xp.minimum(reached, asked)
     below = xp.concat([xp.zeros_like(counted[..., :1]), counted[..., :-1]], axis=-1)
     atoms = along_last(xp, support.atoms, masses)
-    return _where_positive(xp, reached, xp.sum((counted - below) / share * atoms, axis=-1))
+    return _where_positive(xp, reached, xp.sum((counted - below) / asked * atoms, axis=-1))
 
 
 def with_unit_mass(support: Support, masses: Array) -> Array:
-    r"""Masses whose total is one: what is missing is added evenly, :math:`q + (1 - 1^\top q) u`.
+    r"""Masses whose total is one: the missing mass is added evenly, :math:`q + (1 - 1^\top q) u`.
 
     This is the paper's correction, and the nearest measure of mass one in Cramér distance.
 
@@ -205,7 +205,7 @@ def _matrix(xp: Any, values: np.ndarray, like: Array) -> Array:
 
 
 def _monotone_cdf(xp: Any, masses: Array, level: Array) -> tuple[Array, Array, Array]:
-    """Running maximum of the CDF within [0, total], the threshold a quantile must reach, and the share asked for."""
+    """Running maximum of the CDF within [0, total], the threshold a quantile must reach, and level times total."""
     cumulative = xp.cumulative_sum(masses, axis=-1)
     total = cumulative[..., -1:]
     require_positive_mass("masses", total)

@@ -43,7 +43,7 @@ def project(support: Support, atoms: Array, masses: Array) -> Array:
 
     The minimiser gives each :math:`m_j` to the two atoms next to :math:`x_j` in proportion (hat weights), and to an
     end atom when :math:`x_j` lies beyond it. It is linear in the masses, which may be negative and may sum to
-    anything; it keeps the total mass, and the mean where nothing lies beyond the ends.
+    anything. It preserves the total mass, and the mean if nothing lies beyond the ends.
 
     Costs O(J) additions per measure on NumPy, JAX and PyTorch, plus O(J log K) comparisons when the support is
     uneven; O(JK) on other libraries, which cannot add at indices. Differentiable in both arguments.
@@ -64,7 +64,7 @@ def project(support: Support, atoms: Array, masses: Array) -> Array:
     require_finite(atoms=atoms, masses=masses)
     require_representable(xp, support, masses)
     shape = (*broadcast_leading(atoms=atoms.shape[:-1], masses=masses.shape[:-1]), atoms.shape[-1])
-    return _share(support, expand(xp, atoms, shape), expand(xp, masses, shape), xp)
+    return _split_mass(support, expand(xp, atoms, shape), expand(xp, masses, shape), xp)
 
 
 def backup(support: Support, rewards: Array, discounts: Array, masses: Array) -> Array:
@@ -90,7 +90,7 @@ def backup(support: Support, rewards: Array, discounts: Array, masses: Array) ->
     require_in_unit_interval(discounts=discounts)
     leading = broadcast_leading(rewards=rewards.shape, discounts=discounts.shape, masses=masses.shape[:-1])
     atoms = _shifted(support, xp, rewards, discounts, leading)
-    return _share(support, atoms, expand(xp, masses, atoms.shape), xp)
+    return _split_mass(support, atoms, expand(xp, masses, atoms.shape), xp)
 
 
 def backup_matrix(support: Support, reward: Array, discount: Array) -> Array:
@@ -111,7 +111,7 @@ def backup_matrix(support: Support, reward: Array, discount: Array) -> Array:
     require_in_unit_interval(discount=discount)
     leading = broadcast_leading(reward=reward.shape, discount=discount.shape)
     atoms = _shifted(support, xp, reward, discount, leading)
-    rows = _share(support, atoms[..., None], xp.ones_like(atoms)[..., None], xp)
+    rows = _split_mass(support, atoms[..., None], xp.ones_like(atoms)[..., None], xp)
     return xp.matrix_transpose(rows)
 
 
@@ -121,8 +121,8 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     .. math:: \arg\min_{q : Aq = b} \ell^2_\lambda(p, q)
         = p - C_\lambda^{-1} A^\top (A C_\lambda^{-1} A^\top)^{+} (A p - b)
 
-    The mean is kept if the first and last columns of A are equal and either the atoms have mean zero or a row of ones
-    is among the constraints that asks for the mass the measure already has.
+    The mean is preserved if the first and last columns of A are equal and either the atoms have mean zero or one of the
+    constraints is a row of ones that fixes the mass at its present value.
 
     Args:
         support: K atoms.
@@ -145,7 +145,7 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     masses = expand(xp, masses, (*leading, support.num_atoms))
     offset = expand(xp, offset, (*leading, constraints.shape[0]))
     projected = masses
-    for _ in range(2):  # once more: takes out the rounding of the first
+    for _ in range(2):  # the second time removes the rounding errors of the first
         projected = projected - apply_matrix(xp, correction, apply_matrix(xp, constraints, projected) - offset)
     _require_consistent(constraints, masses, projected, offset)
     return projected
@@ -157,7 +157,7 @@ def _shifted(support: Support, xp: Any, rewards: Array, discounts: Array, leadin
     return rewards + discounts * along_last(xp, support.atoms, rewards)
 
 
-def _share(support: Support, atoms: Array, masses: Array, xp: Any) -> Array:
+def _split_mass(support: Support, atoms: Array, masses: Array, xp: Any) -> Array:
     """Hat weights: each mass goes to the atoms at the two ends of its cell."""
     cell, fraction = _locate(support, atoms, xp)
     upper = masses * fraction
@@ -193,7 +193,7 @@ def _host_matrix(support: Support, matrix: Array) -> NDArray[np.float64]:
 
 
 def _affine_correction(support: Support, constraints: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
-    """C^-1 A' (A C^-1 A')^+ as C^-1/2 (A C^-1/2)^+: half the digits of a condition number, and rows of like size."""
+    """C^-1 A' (A C^-1 A')^+, computed as C^-1/2 (A C^-1/2)^+ with rows of equal size: loses half as many digits."""
     basis, _ = unit_mass_basis(support)
     scales = 1 / np.linalg.norm(basis, axis=0)  # roots of the eigenvalues of C_0
     modes = basis * scales

@@ -1,4 +1,4 @@
-"""The atoms a return distribution lives on. The only place where atoms are validated."""
+"""The atoms of a return distribution. The only place where atoms are validated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Support:
     r"""Atoms :math:`z_1 < \dots < z_K` (K >= 2), at any spacing.
 
     Immutable and hashable: pass it to a jitted JAX function as a static argument. Atoms are kept in float64 on the
-    host; each function brings them to the library, dtype and device of the masses it is given.
+    host; each function converts them to the library, dtype and device of its masses.
 
     Example:
         >>> Support.uniform(-1, 1, 5).atoms
@@ -41,7 +41,7 @@ class Support:
         spacings = np.diff(values)
         even = np.linspace(values[0], values[-1], values.size)
         tolerance = 8 * np.finfo(np.float64).eps * np.abs(values).max()
-        # A few ulps of the largest atom may be far more than a small spacing: it has to be even by that measure too.
+        # A few ulps of the largest atom may be far more than a small spacing, so evenness is measured by both.
         uniform = bool(np.all(np.abs(values - even) <= min(tolerance, 1e-6 * spacings.min())))
         for array in (values, spacings):
             array.flags.writeable = False
@@ -79,7 +79,7 @@ class Support:
 
     @property
     def resolution(self) -> float:
-        """Smallest spacing over largest atom: what a dtype must tell apart."""
+        """Smallest spacing divided by the largest atom: the relative precision that a dtype needs."""
         return self._smallest_spacing / self.largest
 
     @property

@@ -1,6 +1,5 @@
 """Agents from the command line, as their user meets them: train, stop, resume, play, export."""
 
-import dataclasses
 import io
 import json
 import signal
@@ -12,7 +11,7 @@ from study_runs import write_run
 from tiny import SMALL, TINY
 
 from cramerl.cli.train import describe_run
-from cramerl.runs.config import TrainConfig
+from cramerl.runs.config import SETTINGS, TrainConfig
 from cramerl.runs.progress import progress_display
 from cramerl.runs.training import Run, Status
 
@@ -38,7 +37,7 @@ def trained(tmp_path_factory):
 def test_training_writes_a_run_and_says_what_to_do_with_it(trained):
     folder, result = trained
     assert "trained s51 on CartPole-v1: 600 steps" in result.stdout
-    assert "in the last tenth of the log" in result.stdout
+    assert "in the last fifth of the steps" in result.stdout
     assert "in 1 evaluation episodes" in result.stdout
     assert f"cramerl play '{folder}'" in result.stdout
     config = json.loads((folder / "config.json").read_text())
@@ -153,7 +152,7 @@ def test_ctrl_c_and_resume_write_what_an_uninterrupted_run_writes(tmp_path):
             process.kill()
     assert process.returncode == 130, words
     assert "stopping with a checkpoint; Ctrl-C again stops at once\n" in words
-    assert f"to go on from its last checkpoint: cramerl resume {stopped}" in words
+    assert f"to continue from its last checkpoint: cramerl resume {stopped}" in words
     assert "Traceback" not in words
     assert list((stopped / "checkpoints").glob("*/manifest.json"))
     lines = (stopped / "metrics.jsonl").read_bytes()
@@ -175,18 +174,18 @@ def test_a_loss_that_is_not_finite(tmp_path):
 
 
 def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
-    rates = ["--learning-rates", "1e-3,1e30", "--checkpoints", "weights"]
+    rates = ["--learning-rate", "1e-3,1e30", "--checkpoints", "weights"]
     result = run("train", "dqn", "CartPole-v1", *SMALL, *rates, "--out", "run", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert "lost lane 1 (learning_rate 1e+30, seed 0): the loss is not finite at update" in result.stderr
-    assert "2 lanes were trained: 0 (learning_rate 0.001, seed 0), 1 (learning_rate 1e+30, seed 0)" in result.stdout
-    assert "1 of them was lost, for its loss was not finite any more: 1 (learning_rate 1e+30, seed 0)" in result.stdout
+    assert "diverged: run 1 (learning_rate 1e+30, seed 0): the loss is not finite at update" in result.stderr
+    assert "2 runs were trained: 0 (learning_rate 0.001, seed 0), 1 (learning_rate 1e+30, seed 0)" in result.stdout
+    assert "1 of them diverged, their loss is no longer finite: 1 (learning_rate 1e+30, seed 0)" in result.stdout
     played = run("play", "run", "--lane", "0", "--episodes", "1", "--json", cwd=tmp_path)
     assert json.loads(played.stdout)["lane"] == 0
     for command in (["play", "run"], ["export", "run", "--out", "there"]):
         refused = run(*command, "--lane", "1", cwd=tmp_path)
         assert refused.returncode == 2
-        assert refused.stderr.endswith("in run, got 1, which was lost: its loss was not finite\n")
+        assert refused.stderr.endswith("in run, got 1, which diverged: its loss was not finite\n")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +203,7 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
         (["train", "s51", "CartPole-v1", "--double-q", "maybe"], "double_q must be true or false, got 'maybe'"),
         (
             ["train", "dqn", "CartPole-v1", "--mean-weight", "0.1"],
-            "cramerl: mean_weight is a setting of s51, u51, and would be ignored by dqn: leave it out",
+            "cramerl: mean_weight is a setting of s51, u51 and would be ignored by dqn: leave it out",
         ),
         (["train", "s51", "CartPole-v1", "--network", "resnet"], "network must be one of auto, nature"),
         (["train", "s51", "CartPole-v1", "--batchsize", "3"], "--batchsize 3; did you mean --batch-size?"),
@@ -238,7 +237,7 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     result = run("train", "s51", "CartPole-v1", *TINY, "--out", str(tmp_path))
     assert result.returncode == 2
-    assert f"out must be a new or empty folder, {tmp_path} is there already" in result.stderr
+    assert f"out must be a new or empty folder, {tmp_path} exists and is not empty" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -282,18 +281,18 @@ def test_settings_printed_are_settings_read(tmp_path):
         "train", "c51", "pong", "--config", "settings.json", "--mean-weight", "1", "--print-config", cwd=tmp_path
     )
     assert ignored.returncode == 2
-    assert "mean_weight is a setting of s51, u51, and would be ignored by c51" in ignored.stderr
+    assert "mean_weight is a setting of s51, u51 and would be ignored by c51" in ignored.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
 
 
 def test_help_explains_every_setting():
     words = run("train", "--help").stdout
     flat = " ".join(words.split())
-    for setting in dataclasses.fields(TrainConfig):
-        if setting.name not in ("agent", "env"):
-            assert f"--{setting.name.replace('_', '-')} " in words
-        if setting.name != "preset":
-            assert setting.metadata["help"].replace("-", "") in flat.replace("- ", "").replace("-", "")
+    for name, setting in SETTINGS.items():
+        if name not in ("agent", "env"):
+            assert f"--{name.replace('_', '-')} " in words
+        if name != "preset":
+            assert setting.help.replace("-", "") in flat.replace("- ", "").replace("-", "")
     for command in ("resume", "play", "export"):
         assert run(command, "--help").returncode == 0
 
@@ -308,7 +307,7 @@ try:
 except SystemExit as end:
     status = end.code
 import cramerl
-cramerl.train, cramerl.load_agent, cramerl.TrainConfig, cramerl.preset
+cramerl.TrainConfig, cramerl.preset
 print(status, [m for m in {heavy} if m in sys.modules], file=sys.stderr)
 """
     for arguments in (["train", "--help"], ["train", "s51", "pong", "--print-config"]):
@@ -318,12 +317,18 @@ print(status, [m for m in {heavy} if m in sys.modules], file=sys.stderr)
 def test_names_are_loaded_when_first_used():
     code = """
 import sys, cramerl
-before = [m for m in sys.modules if m.startswith("cramerl.study")]
-listed = set(cramerl.__all__) <= set(dir(cramerl))
+before = [m for m in sys.modules if m.startswith("cramerl.runs")]
+listed = {*cramerl.__all__, "train", "load_agent"} <= set(dir(cramerl))
 from cramerl import *
 print(before, listed, preset("smoke", "u51", "CartPole-v1").agent, hasattr(cramerl, "nothing"), "jax" in sys.modules)
 """
     assert python(code).stdout == "[] True u51 False False\n"
+
+
+def test_training_from_python_without_the_extra_says_what_to_install():
+    hide = "import sys; sys.modules['jax'] = None; import cramerl; cramerl.train"
+    last = python(hide).stderr.splitlines()[-1]
+    assert last == "ImportError: cramerl.train needs jax; install it with: pip install 'cramerl[deep]'"
 
 
 class Terminal(io.StringIO):

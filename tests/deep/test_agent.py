@@ -20,6 +20,7 @@ from cramerl.deep.trees import weights_of
 from cramerl.runs import build
 from cramerl.runs.config import AGENTS, TrainConfig
 from cramerl.runs.folder import load_config
+from cramerl.runs.group import RunGroup
 from cramerl.runs.presets import preset
 
 SPEC = EnvSpec("Toy", "gymnasium", 3, (4,), "float32")
@@ -31,9 +32,9 @@ def settings(**changes):
     return preset("smoke", "s51", "CartPole-v1", **{**TINY, **changes})
 
 
-def train(folder, **changes):
+def train(folder, seeds=(0,), **changes):
     with lenient():
-        return cramerl.train(settings(**changes), folder)
+        return cramerl.train(RunGroup.of(settings(**changes), seed=seeds), folder)
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +325,7 @@ def test_folders_that_hold_no_agent(run, exported, tmp_path):
 @pytest.fixture(scope="module")
 def lanes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lanes")
-    return {kind: train(folder / kind, lanes=2, checkpoints=kind).folder for kind in ("full", "weights")}
+    return {kind: train(folder / kind, seeds=(0, 1), checkpoints=kind).folder for kind in ("full", "weights")}
 
 
 def test_the_first_of_two_lanes_is_exported(lanes, tmp_path):

@@ -1,4 +1,4 @@
-"""What results/ says of itself: its commands make what is there, and presets are what it chose."""
+"""results/: its recorded commands match its runs, and presets have the settings it chose."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ GAMES = ("Asterix-MinAtar", "Breakout-MinAtar", "Seaquest-MinAtar", "SpaceInvade
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.parent.name)
-def test_recorded_commands_make_the_cells_that_are_there(record, monkeypatch, capsys):
+def test_recorded_commands_make_the_runs_that_are_there(record, monkeypatch, capsys):
     # A preset that changes makes them other commands.
     monkeypatch.chdir(RESULTS.parent)
     asked = set()
@@ -30,7 +30,7 @@ def test_recorded_commands_make_the_cells_that_are_there(record, monkeypatch, ca
         assert main([*words, "--dry-run"]) == 0
         summary, *left = capsys.readouterr().out.splitlines()
         assert f"{len(left)} to do" in summary
-        assert not any((Path(shlex.split(line)[-1]) / "weights.json").exists() for line in left)
+        assert not any((Path(line.partition(": ")[0]) / "weights.json").exists() for line in left)
         value = dict(itertools.pairwise(words))
         asked |= set(itertools.product(value["--agents"].split(","), value["--envs"].split(",")))
     configs = [json.loads(path.read_text()) for path in record.parent.glob("*/*/config.json")]
@@ -83,7 +83,7 @@ def test_minatar_preset_has_the_rate_that_did_best_over_the_games(agent, sweep):
         found: dict[float, list[float]] = {}
         for curve in read_curves([RESULTS / f"minatar-{sweep}" / game]):
             if curve.agent == agent:
-                found.setdefault(curve.settings["learning_rate"], []).append(final_score(curve))
+                found.setdefault(curve.config.learning_rate, []).append(final_score(curve))
         best = max(map(np.mean, found.values()))
         for rate, scores in found.items():
             rates.setdefault(rate, {})[game] = float(np.mean(scores) / best)
@@ -97,7 +97,7 @@ def test_minatar_preset_has_the_rate_that_did_best_over_the_games(agent, sweep):
 def test_the_scores_on_the_page_of_the_study_are_those_of_its_tables():
     study = RESULTS.parent / "docs" / "study.md"
     tables = study.with_name("study").joinpath("tables.md").read_text()
-    rows = [line.strip("| ").split(" | ") for line in study.read_text().split("## What is there")[0].splitlines()]
+    rows = [line.strip("| ").split(" | ") for line in study.read_text().split("## Parts of the study")[0].splitlines()]
     scores = [cell for name, *cells in rows if name.startswith(("DQN", "C51", "QR", "S51", "U51")) for cell in cells]
     assert len(scores) == 7 * 5 + 4 * 5
     assert all(f"| {score} |" in tables for score in scores)

@@ -11,18 +11,21 @@ from scipy import stats
 
 from cramerl.evidence import statistics
 from cramerl.evidence.statistics import (
+    STATISTICS,
     bootstrap_interval,
-    difference_of_means,
-    iqm,
-    mean,
+    games_of,
     mean_band,
-    median,
     normalise,
-    optimality_gap,
     performance_profile,
-    probability_of_improvement,
 )
 
+
+def statistic(name):
+    """A statistic without its interval."""
+    return lambda *scores: float(STATISTICS[name](*map(games_of, scores)))
+
+
+iqm, mean, median, optimality_gap, difference_of_means, probability_of_improvement = map(statistic, STATISTICS)
 NUMBERS = st.floats(-100, 100, allow_nan=False, width=32)
 TABLES = st.tuples(st.integers(1, 6), st.integers(1, 4)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=NUMBERS)
@@ -54,8 +57,8 @@ def test_iqm_of_any_number_of_runs(runs, rng):
 def test_every_game_counts_the_same(rng):
     games = [rng.normal(size=3), rng.normal(size=12) + 5]
     twice = [games[0], np.repeat(games[1], 2)]
-    for statistic in (*AGGREGATES, optimality_gap):
-        assert statistic(games) == pytest.approx(statistic(twice))
+    for compute in (*AGGREGATES, optimality_gap):
+        assert compute(games) == pytest.approx(compute(twice))
     assert mean(games) == pytest.approx((np.mean(games[0]) + np.mean(games[1])) / 2)
 
 
@@ -64,7 +67,6 @@ def test_aggregates_by_hand():
     assert mean(scores) == pytest.approx(7 / 3)
     assert median(scores) == 1.0
     assert optimality_gap(scores) == pytest.approx(1 - (0.5 + 1.0 + 0.5) / 3)
-    assert optimality_gap(scores, 2.0) == pytest.approx(2 - (1.0 + 1.0 + 1.0) / 3)
     assert normalise(scores, 1.0, 3.0).tolist() == [[-0.5, 0.0, 4.5], [0.5, 0.0, -0.5]]
 
 
@@ -74,32 +76,30 @@ def test_order_of_runs_and_games_does_not_matter(scores, random):
     for game in games:
         random.shuffle(game)
     random.shuffle(games)
-    for statistic in (*AGGREGATES, optimality_gap):
-        assert statistic(games) == pytest.approx(statistic(scores), abs=1e-9)
+    for compute in (*AGGREGATES, optimality_gap):
+        assert compute(games) == pytest.approx(compute(scores), abs=1e-9)
 
 
 @given(TABLES)
 def test_aggregates_are_between_the_extremes(scores):
-    for statistic in AGGREGATES:
-        assert scores.min() - 1e-9 <= statistic(scores) <= scores.max() + 1e-9
+    for compute in AGGREGATES:
+        assert scores.min() - 1e-9 <= compute(scores) <= scores.max() + 1e-9
 
 
 @given(TABLES, st.integers(0, 23), st.floats(0, 50))
 def test_a_better_run_never_lowers_an_aggregate(scores, place, gain):
     better = scores.copy()
     better.flat[place % scores.size] += gain
-    for statistic in AGGREGATES:
-        assert statistic(better) >= statistic(scores) - 1e-9
+    for compute in AGGREGATES:
+        assert compute(better) >= compute(scores) - 1e-9
     assert optimality_gap(better) <= optimality_gap(scores) + 1e-9
     assert probability_of_improvement(better, scores) >= probability_of_improvement(scores, scores) - 1e-12
 
 
 @given(TABLES, st.floats(0.1, 10), st.floats(-50, 50))
 def test_aggregates_follow_the_scale(scores, factor, shift):
-    for statistic in AGGREGATES:
-        assert statistic(factor * scores + shift) == pytest.approx(factor * statistic(scores) + shift, abs=1e-6)
-    moved = optimality_gap(factor * scores + shift, factor + shift)
-    assert moved == pytest.approx(factor * optimality_gap(scores), abs=1e-6)
+    for compute in AGGREGATES:
+        assert compute(factor * scores + shift) == pytest.approx(factor * compute(scores) + shift, abs=1e-6)
 
 
 @given(TABLES, st.data())
@@ -173,8 +173,6 @@ def test_comparisons_have_intervals(rng):
     assert 1.5 < found.low < found.estimate < found.high < 4
     found = bootstrap_interval("probability_of_improvement", first, second)
     assert found.low <= found.estimate <= found.high <= 1
-    found = bootstrap_interval(lambda games: games[0].max(axis=-1), first)
-    assert found.estimate == found.high == first[:, 0].max()
 
 
 @given(TABLES, arrays(np.float64, 7, elements=NUMBERS))
@@ -212,17 +210,20 @@ def test_bands_are_means_of_what_is_there(rng):
     [
         (lambda: iqm([]), r"scores must be a \(runs, games\) array or a list of runs per game, got \[\]"),
         (lambda: iqm("abc"), "scores must be a .* got 'abc'"),
-        (lambda: mean([[1.0], []]), r"scores must have one run at least of each game, game 1 has shape \(0,\)"),
+        (lambda: mean([[1.0], []]), r"scores must have at least one run of each game, game 1 has shape \(0,\)"),
         (lambda: mean(np.zeros((2, 2, 2))), r"game 0 has shape \(2, 2, 2\)"),
         (lambda: median([[1.0, np.nan]]), "scores must be finite, game 0 has nan"),
-        (lambda: median([["x"]]), "scores must hold real numbers, game 0 has"),
+        (lambda: median([["x"]]), "scores must be real numbers, game 0 has"),
         (lambda: normalise([1.0], 2.0, 2.0), "low and high must be finite and differ, got 2.0 and 2.0"),
-        (lambda: difference_of_means([[1.0]], [[1.0], [2.0]]), "the same games, got 1 and 2 games"),
-        (lambda: bootstrap_interval("mode", [1.0]), "statistic must be a function or one of iqm, .*, got 'mode'"),
+        (
+            lambda: bootstrap_interval("difference_of_means", [[1.0]], [[1.0], [2.0]]),
+            "the same games, got 1 and 2 games",
+        ),
+        (lambda: bootstrap_interval("mode", [1.0]), "name must be one of iqm, .*, got 'mode'"),
         (lambda: bootstrap_interval("iqm", [1.0], reps=0), "reps must be an integer >= 1, got 0"),
         (lambda: bootstrap_interval("iqm", [1.0], level=95), "level must be between 0 and 1, got 95"),
         (lambda: performance_profile([1.0], [np.inf]), "thresholds must be a list of finite numbers"),
-        (lambda: mean_band([1.0]), r"values must be a \(runs, points\) array with one run at least, got shape \(1,\)"),
+        (lambda: mean_band([1.0]), r"values must be a \(runs, points\) array with at least one run, got shape \(1,\)"),
     ],
 )
 def test_bad_input(call, words):

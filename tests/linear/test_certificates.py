@@ -1,12 +1,13 @@
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
 from oracles_linear import random_process
 
 from cramerl import Support, cramer_distance_sq
-from cramerl.linear import MarkovRewardProcess, evaluate, examples, random_features, tabular, with_bias
+from cramerl.linear import MarkovRewardProcess, evaluate, evaluation, examples, random_features, tabular, with_bias
 from cramerl.linear.reference import reference_distribution
 
 SUPPORT = Support.uniform(-8, 8, 9)
@@ -115,10 +116,7 @@ def test_reference_distribution_is_far_closer_than_a_projected_one():
     values = slow.true_values()
     np.testing.assert_allclose(distribution @ grid.atoms, values, rtol=1e-6)
     # Second moments are kept too, which the hat projection at the same spacing does not do.
-    from cramerl.linear.reference import _second_moments
-
-    moments = _second_moments(slow, values)
-    np.testing.assert_allclose(distribution @ grid.atoms**2, moments, rtol=1e-5)
+    np.testing.assert_allclose(distribution @ grid.atoms**2, slow.true_variances() + values**2, rtol=1e-5)
 
 
 def test_reference_error_against_monte_carlo():
@@ -162,3 +160,16 @@ def test_summary_and_plot(tmp_path):
     figure = found.plot(tmp_path / "distributions.png", states=[0, 9])
     assert (tmp_path / "distributions.png").read_bytes().startswith(b"\x89PNG")
     assert len([ax for ax in figure.axes if ax.get_visible()]) == 2
+
+
+def test_the_certificate_uses_the_system_that_was_solved(monkeypatch):
+    found = evaluate(random_process(0), tabular(6), SUPPORT)
+    monkeypatch.setattr(evaluation, "process_system", lambda problem: pytest.fail("built again"))
+    assert found.certificate.distribution_bound.holds
+
+
+def test_an_evaluation_can_be_pickled():
+    found = evaluate(random_process(0), tabular(6), SUPPORT)
+    again = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(again.masses, found.masses)
+    assert again.certificate.sentences == found.certificate.sentences

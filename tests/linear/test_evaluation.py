@@ -196,7 +196,7 @@ def test_many_distinct_rewards_compress_exactly():
 
 
 def test_state_space_products_agree_with_compressed_ones():
-    from cramerl.linear.evaluation import make_problem
+    from cramerl.linear.problem import make_problem
     from cramerl.linear.systems import compressed_system, process_moments, state_space_system
 
     for normalisation in NORMALISATIONS:
@@ -277,7 +277,10 @@ BAD = {
     "zero": (lambda: evaluate(P6, np.eye(6)[:, :2] * [1, 0], UNIFORM), "column 1 is zero"),
     "rows": (lambda: evaluate(P6, np.ones((5, 1)), UNIFORM), r"features must have shape \(6, D\), .* got \(5, 1\)"),
     "nan": (lambda: evaluate(P6, np.full((6, 1), np.nan), UNIFORM), "features must be finite, got nan"),
-    "many": (lambda: evaluate(P6, random_features(6, 7, 0), UNIFORM), "at most as many as the 6 states, got 7"),
+    "many": (
+        lambda: evaluate(P6, random_features(6, 7, 0), UNIFORM),
+        "features must have at most 6 columns, one for each state, got 7",
+    ),
     "strings": (lambda: evaluate(P6, [["1"]] * 6, UNIFORM), "features must hold real numbers"),
     "xi negative": (
         lambda: evaluate(P6, tabular(6), UNIFORM, state_distribution=[1.5, -0.5, 0, 0, 0, 0]),

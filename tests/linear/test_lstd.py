@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 from oracles import SUPPORTS, project_by_loop
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.base import clone
 
 from cramerl import Support, cvar, nearest_distribution, quantile
-from cramerl.linear import MarkovRewardProcess, evaluate, features, lstd, rows, samples
+from cramerl.linear import MarkovRewardProcess, evaluate, features, lstd, transition_sums, transitions
 from cramerl.linear.lstd import DistributionalLSTD, NotFittedError
-from cramerl.linear.moments import MomentCollector, add_product
-from cramerl.linear.systems import Normalisation
+from cramerl.linear.problem import Normalisation
 
 NORMALISATIONS: tuple[Normalisation, ...] = ("before", "after", "affine")
 UNEVEN, EVEN = SUPPORTS["uneven"], SUPPORTS["even"]
@@ -142,7 +140,7 @@ def test_rows_are_cut_into_pieces_without_effect(monkeypatch):
     data, ask = logged(8), logged(9)
     plain = DistributionalLSTD(EVEN, 0.9).fit(*data)
     expected = plain.predict_cvar(ask[0], [0.1, 0.5]), plain.score(*ask)
-    monkeypatch.setattr(rows, "_CHUNK_NUMBERS", 200)
+    monkeypatch.setattr(transitions, "_CHUNK_NUMBERS", 200)
     model = DistributionalLSTD(EVEN, 0.9).fit(*data)
     np.testing.assert_allclose(model.predict_cvar(ask[0], [0.1, 0.5]), expected[0], atol=1e-9)
     assert model.score(*ask) == pytest.approx(expected[1], abs=1e-9)
@@ -181,18 +179,18 @@ def test_clipped_mass_is_counted_exactly():
 def test_moments_too_large_to_keep_are_replaced_by_passes(monkeypatch, normalisation):
     data = logged(12)
     kept = DistributionalLSTD(UNEVEN, 0.9, normalisation=normalisation).fit(*data)
-    monkeypatch.setattr(samples, "MOST_NUMBERS", 30 * 9)  # of up to 49 groups
+    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 30 * 9)  # of up to 49 groups
     passed = DistributionalLSTD(UNEVEN, 0.9, normalisation=normalisation).fit(*data)
     np.testing.assert_allclose(passed.weights_, kept.weights_, atol=1e-10)
     np.testing.assert_allclose(passed.support_report_[:3], kept.support_report_[:3], atol=1e-10)
-    with pytest.raises(ValueError, match="solve cannot start from this fit"):
+    with pytest.raises(ValueError, match="solve needs moments, which were too large to keep"):
         passed.solve()
     with pytest.raises(ValueError, match=r"partial_fit must hold its moments in .* GB"):
         passed.partial_fit(*data)
 
 
 def test_chunks_too_large_to_keep_leave_nothing_behind(monkeypatch):
-    monkeypatch.setattr(samples, "MOST_NUMBERS", 30 * 9)
+    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 30 * 9)
     data, model = logged(12), DistributionalLSTD(UNEVEN, 0.9)
     few = (data[0], np.round(data[1]), *data[2:])  # fewer than 30 distinct rewards: these fit
     weights = model.partial_fit(*few).weights_
@@ -207,7 +205,7 @@ def test_the_whole_matrix_is_formed_only_where_it_fits(monkeypatch):
     x, rewards, following, ended = logged(19, n=400, d=40)
     data = (x, np.clip(np.round(rewards), -4, 4), 0.5 * following, ended)
     formed = []
-    plain = samples.system_from_moments
+    plain = transition_sums.system_from_moments
 
     def watched(*arguments):
         system, whole = plain(*arguments)
@@ -216,32 +214,10 @@ def test_the_whole_matrix_is_formed_only_where_it_fits(monkeypatch):
 
     monkeypatch.setattr(lstd, "system_from_moments", watched)
     expected = DistributionalLSTD(UNEVEN, 0.9).fit(*data)
-    monkeypatch.setattr(samples, "MOST_NUMBERS", 20_000)
+    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 20_000)
     model = DistributionalLSTD(UNEVEN, 0.9, method="krylov").fit(*data)
     assert formed == [True, False]
     np.testing.assert_allclose(model.weights_, expected.weights_, atol=1e-9)
-
-
-def test_the_number_of_groups_is_foretold():
-    rng = np.random.default_rng(1)
-    collector = MomentCollector(UNEVEN, 2)
-    modes = set()
-    for _ in range(12):  # 6 values at a time: soon too many, and shared between the kinks from then on
-        rewards, ones = np.round(2 * rng.normal(size=6), 1), np.ones(6)
-        foretold = collector.count_after(rewards, 0.9)
-        left, right = rng.normal(size=(2, 6, 2))
-        collector.add(left, right, rewards, 0.9 * ones, ones < 0, ones)
-        assert foretold == len(collector.moments().rewards)
-        modes.add(collector.by_kinks)
-    assert modes == {False, True}
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (300, 1), (500, 64), (130, 65), (70, 130)])
-def test_products_in_pieces_are_products(shape):
-    left, right = np.random.default_rng(2).normal(size=(2, *shape))
-    total = np.ones((shape[1], shape[1]))
-    add_product(total, left, right)
-    np.testing.assert_allclose(total, 1 + left.T @ right, atol=1e-12)
 
 
 def test_dependent_features_need_regularisation():
@@ -390,9 +366,7 @@ def test_parameters_clone_and_pickle():
 
 
 def test_import_needs_no_extra():
-    check = (
-        "import sys, cramerl.linear.lstd, cramerl.linear.logs; print({'sklearn', 'pyarrow', 'minari'} & {*sys.modules})"
-    )
+    check = "import sys, cramerl.linear; print({'sklearn', 'pyarrow', 'minari'} & {*sys.modules})"
     run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
 
@@ -508,34 +482,3 @@ def test_settings_of_the_moments_cannot_change_between_chunks():
         model.predict_cvar(data[0], [[0.1]])
     with pytest.raises(ValueError, match=r"level must lie in \[0, 1\], got 1.5"):
         model.predict_quantile(data[0], 1.5)
-
-
-class AsRegressor(RegressorMixin, DistributionalLSTD, BaseEstimator):  # pyright: ignore[reportIncompatibleMethodOverride]
-    """scikit-learn's fit(X, y): every transition ends, so that the return is y."""
-
-    def fit(self, X, y):  # pyright: ignore[reportIncompatibleMethodOverride]
-        return super().fit(X, y, X, np.ones(np.asarray(y).shape[:1]))
-
-    def partial_fit(self, X, y):  # pyright: ignore[reportIncompatibleMethodOverride]
-        return super().partial_fit(X, y, X, np.ones(np.asarray(y).shape[:1]))
-
-
-WORDING = "the sentence is the project's (argument, what was given, what is allowed), not scikit-learn's"
-EXPECTED_FAILURES = {
-    "check_estimators_unfitted": "NotFittedError has scikit-learn's name and bases, without importing it",
-    "check_n_features_in_after_fitting": WORDING,
-    "check_complex_data": WORDING,
-    "check_dtype_object": WORDING,
-    "check_estimators_empty_data_messages": WORDING,
-    "check_estimators_nan_inf": WORDING,
-    "check_fit2d_predict1d": WORDING,
-    "check_requires_y_none": WORDING,
-    "check_supervised_y_2d": "a column of rewards is refused, not flattened with a warning",
-}
-
-
-@parametrize_with_checks(
-    [AsRegressor(regularisation=1e-3, num_atoms=11)], expected_failed_checks=lambda estimator: EXPECTED_FAILURES
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)

@@ -9,13 +9,13 @@ from study_runs import write_run
 from watch_recordings import ATOMS, make_recording
 
 from cramerl.claims.claim import Claim, printed
-from cramerl.evidence.curves import on_grid, read_curves
-from cramerl.evidence.scores import Series, summarise
+from cramerl.evidence.curves import on_grid
+from cramerl.evidence.scores import Series
 from cramerl.evidence.statistics import Interval, mean_band
 from cramerl.report.build import make_report
-from cramerl.report.distributions import draw_distributions, moments_of
+from cramerl.report.distributions import choose_snapshots, draw_distributions
 from cramerl.report.figures import grid_edges
-from cramerl.report.tables import interval, number
+from cramerl.report.tables import interval_text, number
 
 chromium_tools.require_chromium()
 
@@ -31,16 +31,10 @@ CLAIM = Claim("1", "1 + 1 = 2", {"sum": 2.0}, {"sum": printed("2.0")}, "holds", 
 RECORDING = make_recording()
 
 
-class Drawn:
-    """Pictures of a recording made by hand, as if an agent had played."""
-
-    def of_study(self, summary):
-        return [draw_distributions(RECORDING, "distributions-s51", "s51 on a game", "It plays.")], [
-            "No picture of <b>dqn</b>."
-        ]
-
-    def of_process(self, folder):
-        raise AssertionError("there is none")
+def draw_recording(summary, budget, on_progress):
+    """A figure of a recording made by hand, as if an agent had played."""
+    figure = draw_distributions(RECORDING, "distributions-s51", "s51 on a game", "It plays.")
+    return [figure], ["No figure of <b>dqn</b>."]
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +49,12 @@ def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("report")
     for env in GAMES:
         for agent, level in LEVELS.items():
-            settings = {"level": level, "lanes": 3, "learning_rates": (1e-4, 5e-4)}
+            settings = {"level": level, "seeds": 3, "learning_rate": (1e-4, 5e-4)}
             write_run(root / "runs" / f"{env}-{agent}", agent, env, **settings)
-    make_report([root / "runs"], root / "out", claims=[CLAIM], look=Drawn())
-    (summary,) = summarise(read_curves([root / "runs"]))
-    return root / "out" / "report.html", summary
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cramerl.report.build.draw_agents", draw_recording)
+        (section,) = make_report([root / "runs"], root / "out", claims=[CLAIM])
+    return root / "out" / "report.html", section.summary
 
 
 @pytest.fixture
@@ -92,9 +87,9 @@ def recorded(summary, env, stop):
     edges = grid_edges(summary, env)
     words = {}
     for series in summary.series:
-        cell = summary.cells[series, env]
-        band = mean_band([on_grid(curve, edges) for curve in cell.curves], seed=0)
-        words[series.label] = interval(Interval(*(float(column[stop]) for column in band)))
+        group = summary.best[series, env]
+        band = mean_band([on_grid(curve, edges) for curve in group.curves], seed=0)
+        words[series.label] = interval_text(Interval(*(float(column[stop]) for column in band)))
     return f"{env}, step {edges[stop + 1]:,.0f}", words
 
 
@@ -203,8 +198,8 @@ def test_bars_show_their_values(page):
 def test_pictures_show_negative_mass(page):
     """It hangs below the zero line, in its own colour, and says what it is."""
     shapes = page.execute_script(
-        """return [...document.querySelectorAll('#study-0-distributions ~ .distributions
-        g[id$=negative]')].map((group) => {
+        """const found = document.querySelectorAll('#study-0-distributions ~ .distributions g[id$=negative]');
+        return [...found].map((group) => {
             const other = document.getElementById(group.id.replace(/negative$/, 'positive'));
             const [mine, its] = [group, other].map((one) => one.querySelector('path').getBoundingClientRect());
             return [getComputedStyle(group.querySelector('path')).fill, group.querySelector('title').textContent,
@@ -217,13 +212,13 @@ def test_pictures_show_negative_mass(page):
         assert abs(below) < 1.0
         assert height > 3
     assert "in orange, are negative mass" in page.find_element(By.CSS_SELECTOR, "#study-0-distributions + p").text
-    assert "No picture of <b>dqn</b>." in page.find_element(By.ID, "study-0").text
+    assert "No figure of <b>dqn</b>." in page.find_element(By.ID, "study-0").text
 
 
 def test_pointing_at_a_distribution_shows_its_masses(page):
     panels = page.find_elements(By.CSS_SELECTOR, "#study-0-distributions ~ .distributions .panel")
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", panels[0])
-    step, action = moments_of(RECORDING)[0].step, 0
+    step, action = choose_snapshots(RECORDING)[0].step, 0
     masses = RECORDING.views[0].distribution(step, action)[1]
     for key, atom in ((Keys.HOME, 0), (Keys.END, len(ATOMS) - 1)):
         panels[0].send_keys(key)
@@ -236,8 +231,7 @@ def test_learning_rates_are_shown_together(page, made):
     point(page, panel(page, "rates"), 0.95)
     place, values = shown(page)
     assert place == f"{GAMES[0]}, learning rate 0.0005"
-    cell = made[1].cells[Series("c51"), GAMES[0]]
-    assert values["c51"].startswith(f"{cell.mean:,.0f}")
+    assert values["c51"] == interval_text(made[1].best[Series("c51"), GAMES[0]].score)
     assert set(values) == set(LEVELS)
 
 

@@ -35,7 +35,7 @@ def test_a_folder_without_a_demonstration_is_refused(tmp_path):
     command = [sys.executable, str(ROOT / "docs" / "pictures.py"), str(tmp_path), "--out", str(tmp_path / "out")]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 1
-    assert result.stderr == f"DEMO must be a folder that make demo made, {tmp_path} has no demo.png\n"
+    assert result.stderr == f"DEMO must be a folder of make demo, but {tmp_path} has no demo.png\n"
     assert not (tmp_path / "out").exists()
 
 

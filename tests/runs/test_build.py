@@ -1,11 +1,46 @@
-"""From settings to the parts of a run."""
+"""Environments of each family by name."""
 
+import numpy as np
 import pytest
 
-from cramerl.runs import build
+from cramerl.deep.envs.base import EnvSpec, spec_from_json
+from cramerl.runs.build import make_envs
 from cramerl.runs.config import TrainConfig
 
+pytestmark = pytest.mark.usefixtures("lenient_jax")
 
-def test_a_jax_program_is_needed_for_lanes():
-    with pytest.raises(ValueError, match=r"^lanes are for .* JAX programs, gym:CartPole-v1 is none; got 2$"):
-        build.make_loop(TrainConfig(env="gym:CartPole-v1", lanes=2))
+
+@pytest.mark.parametrize(
+    ("name", "family"), [("CartPole-v1", "gymnax"), ("gym:CartPole-v1", "gymnasium"), ("pong", "atari")]
+)
+def test_environments_by_name(name, family):
+    envs = make_envs(TrainConfig(env=name, max_episode_steps=2), 2)
+    assert (envs.spec.family, envs.num_envs) == (family, 2)
+    envs.reset(0)
+    ends = [envs.step(np.zeros(2, np.int32)).ended.tolist() for _ in range(3)]
+    assert ends == [[False] * 2, [True] * 2, [False] * 2]
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Cartpole-v1", r"env must be a Gymnasium id such as 'CartPole-v1'.* got 'Cartpole-v1'"),
+        ("Breakout-Minatar", r"env must be .* got 'Breakout-Minatar'"),
+        ("Brekaout-MinAtar", r"env must be one of .*Breakout-MinAtar.* \(gymnax\), got 'Brekaout-MinAtar'"),
+        ("ALE/Pnog-v5", r"env must be an Atari game .* got 'ALE/Pnog-v5'; did you mean 'pong'\?"),
+        ("gym:Nothing-v0", r"env must be .* got 'Nothing-v0'"),
+        ("gym:Pendulum-v1", r"Discrete actions, got 'Pendulum-v1' with Box"),
+    ],
+)
+def test_unknown_names(name, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make_envs(TrainConfig(env=name), 1)
+
+
+def test_a_spec_in_json_may_call_gymnax_native():
+    spec = EnvSpec("CartPole-v1", "gymnax", 2, (4,), "float32")
+    for family in ("gymnax", "native"):
+        assert spec_from_json({**spec._asdict(), "frame_shape": [4], "family": family}) == spec
+    with pytest.raises(ValueError, match=r"^family must be one of 'gymnax', 'atari', 'gymnasium', got 'jax'$"):
+        spec_from_json({**spec._asdict(), "family": "jax"})

@@ -9,7 +9,8 @@ import pytest
 import cramerl
 from cramerl.deep.envs.base import EnvSpec
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.folder import RunFolder, versions
+from cramerl.runs.folder import RunFolder, load_config, versions
+from cramerl.runs.group import RunGroup, as_group
 
 SPEC = EnvSpec("Toy-v0", "gymnasium", 3, (4, 5), "uint8", stack=2, frame_scale=255.0, frames_per_step=4)
 CONFIG = TrainConfig(env="Toy-v0", agent="u51", seed=7, hidden_units=(3, 4))
@@ -17,12 +18,12 @@ CONFIG = TrainConfig(env="Toy-v0", agent="u51", seed=7, hidden_units=(3, 4))
 
 @pytest.fixture
 def run(tmp_path):
-    return RunFolder.create(CONFIG, SPEC, tmp_path / "deep" / "run")
+    return RunFolder.create(as_group(CONFIG), SPEC, tmp_path / "deep" / "run")
 
 
 def test_what_was_created_is_opened(run):
     again = RunFolder.open(run.path)
-    assert again.config == run.config == CONFIG
+    assert again.group == run.group == as_group(CONFIG)
     assert again.spec == run.spec == SPEC
     assert isinstance(again.spec, EnvSpec)
     assert again.spec.observation_shape == (4, 5, 2)
@@ -32,7 +33,7 @@ def test_what_was_created_is_opened(run):
 
 
 def test_the_same_settings_write_the_same_bytes(run, tmp_path):
-    other = RunFolder.create(CONFIG, SPEC, tmp_path / "other")
+    other = RunFolder.create(as_group(CONFIG), SPEC, tmp_path / "other")
     rows = [{"step": 4, "losses/loss": 0.1 + 0.2, "seed": 0}, {"step": 8, "losses/loss": 1e-9}]
     run.append_metrics(rows)
     for row in rows:
@@ -61,16 +62,16 @@ def test_versions_are_those_the_run_depends_on(run):
 def test_the_name_of_a_folder(env, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = TrainConfig(env=env, agent="c51", seed=3)
-    runs = [RunFolder.create(config, SPEC) for _ in range(2)]
+    runs = [RunFolder.create(as_group(config), SPEC) for _ in range(2)]
     assert len({run.path for run in runs}) == 2
     for run in runs:
         assert run.path.parent.resolve() == tmp_path / "runs"
         assert re.fullmatch(rf"{name}__c51__3__\d{{8}}-\d{{6}}-\d{{6}}", run.path.name)
-        assert run.config == config
+        assert run.group.first == config
 
 
 def test_an_empty_folder_will_do(tmp_path):
-    assert RunFolder.create(CONFIG, SPEC, tmp_path).path == tmp_path
+    assert RunFolder.create(as_group(CONFIG), SPEC, tmp_path).path == tmp_path
 
 
 def test_a_folder_in_use_is_left_alone(run, tmp_path):
@@ -79,9 +80,9 @@ def test_a_folder_in_use_is_left_alone(run, tmp_path):
     before = {path: path.read_bytes() for path in run.path.iterdir()}
     for path in (run.path, file):
         with pytest.raises(ValueError) as caught:
-            RunFolder.create(TrainConfig(), SPEC, path)
+            RunFolder.create(as_group(TrainConfig()), SPEC, path)
         assert str(caught.value) == (
-            f"out must be a new or empty folder, {path} is there already; to go on with it: cramerl resume"
+            f"out must be a new or empty folder, {path} exists and is not empty; to continue it: cramerl resume"
         )
     assert {path: path.read_bytes() for path in run.path.iterdir()} == before
     assert file.read_text() == "mine"
@@ -101,8 +102,8 @@ def test_folders_that_are_no_runs(name, run, tmp_path):
     [
         ("{", "Expecting property name"),
         ("", "Expecting value"),
-        ("[1]", "it must hold an object, got list"),
-        ('{"batchsize": 3}', "'batchsize' is no setting; did you mean 'batch_size'?"),
+        ("[1]", "it must contain an object, got list"),
+        ('{"batchsize": 3}', "'batchsize' is not a setting; did you mean 'batch_size'?"),
         ('{"steps": 0}', "steps must be an integer >= 1 and <= 2147483647, got 0"),
         (b"\xff\xfe", "can't decode"),
     ],
@@ -111,7 +112,7 @@ def test_settings_that_cannot_be_used(content, words, run):
     file = run.path / "config.json"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=rf"^{re.escape(str(file))} cannot be used: .*{re.escape(words)}"):
-        _ = run.config
+        _ = run.group
 
 
 @pytest.mark.parametrize(
@@ -127,8 +128,8 @@ def test_environments_that_cannot_be_used(content, words, run):
 
 def test_other_settings_can_be_written(run):
     other = TrainConfig(env="Toy-v0", steps=5)
-    run.change_config(other)
-    assert RunFolder.open(run.path).config == other
+    run.change_group(as_group(other))
+    assert RunFolder.open(run.path).group.first == other
 
 
 def test_lines_are_added_and_read(run):
@@ -197,7 +198,7 @@ def test_weights_are_described_for_each_lane(run):
     arrays[1]["w"][0, 0] = np.nan
     arrays[2]["w"] = np.full((2, 3), 1e30, np.float32)  # whose squares overflow
     with np.errstate(over="ignore"):
-        run.describe_weights(40, lanes, arrays, lost={1})
+        run.describe_weights(40, lanes, arrays, diverged={1})
     found = json.loads((run.path / "weights.json").read_text(), parse_constant=pytest.fail)
     assert found == {
         "step": 40,
@@ -208,3 +209,12 @@ def test_weights_are_described_for_each_lane(run):
             {"learning_rate": 1e-1, "seed": 7, "conv1/bias": 15.0, "w": None},
         ],
     }
+
+
+def test_settings_of_one_run_of_a_group(tmp_path):
+    folder = RunFolder.create(RunGroup.of(CONFIG, seed=[3, 4]), SPEC, tmp_path / "group")
+    assert [load_config(folder.path, lane).seed for lane in (0, 1)] == [3, 4]
+    assert load_config(folder.path) == folder.group.first
+    for lane in (2, -1, True, "0"):
+        with pytest.raises(ValueError, match=r"lane must be one of 0 \(seed 3\), 1 \(seed 4\) in .*, got"):
+            load_config(folder.path, lane)

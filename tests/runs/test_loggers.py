@@ -1,6 +1,5 @@
 """Where log lines go beside ``metrics.jsonl``: TensorBoard's files are read back record by record."""
 
-import dataclasses
 import importlib
 import importlib.util
 import json
@@ -16,6 +15,7 @@ import pytest
 from tensorboardX.record_writer import masked_crc32c
 
 import cramerl
+from cramerl.runs.group import RunGroup, as_group
 from cramerl.runs.loggers import TensorBoard, Tracker
 from cramerl.runs.presets import preset
 
@@ -159,8 +159,8 @@ def test_tags_of_lanes_in_a_tracker(many, monkeypatch):
     for name, call in calls.items():
         setattr(library, name, call)
     monkeypatch.setitem(sys.modules, "trackio", library)
-    settings = config(learning_rates=(1e-3, 1e-5)) if many else config(seed=3)
-    tracker = Tracker("trackio", "run", settings.to_json())
+    group = RunGroup.of(config(seed=3), learning_rate=[1e-3, 1e-5] if many else [1e-3])
+    tracker = Tracker("trackio", "run", group)
     tracker.log({"step": 5, **(LANES[0] if many else {"seed": 3}), "losses/loss": 1.0})
     tracker.log({"step": 5, "charts/SPS": 7.0})
     tracker.close()
@@ -179,15 +179,15 @@ def test_a_tracker_that_is_not_installed_is_named_before_anything_is_made(librar
     with pytest.raises(ValueError, match=words):
         cramerl.train(config(track=library), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ValueError, match=rf"track={library} needs {library}; install it: pip install"):
-        Tracker(library, "run", dataclasses.asdict(config()))
+    with pytest.raises(ValueError, match=words):
+        Tracker(library, "run", as_group(config()))
 
 
 def test_wandb_offline(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    tracker = Tracker("wandb", "run", config().to_json())
+    tracker = Tracker("wandb", "run", as_group(config()))
     tracker.log({"step": 5, "losses/loss": 1.0})
     tracker.close()
     assert list(tmp_path.rglob("*.wandb"))

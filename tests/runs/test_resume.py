@@ -6,6 +6,7 @@ checkpoint, a full disk or a lost log.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -29,9 +30,9 @@ import cramerl
 from cramerl.deep.checkpoint import CheckpointStore, Damaged
 from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.host_loop import HostLoop
-from cramerl.runs.config import TrainConfig
+from cramerl.runs.group import RunGroup, as_group
 from cramerl.runs.presets import preset
-from cramerl.runs.training import Diverged, Run, Status, _require_same
+from cramerl.runs.training import Diverged, Run, Status, require_same_settings
 
 # Four iterations of 160 steps, a line of the log every 40, blocks of 4; the replay holds less than half of the run, and
 # learning starts in the second iteration. Most tests use these settings, so that few programs are compiled.
@@ -55,7 +56,7 @@ TINY = {
 ATARI = {"network": "mlp", "sticky": 0.25, "noop_max": 5, "clip_rewards": True}
 ENVIRONMENTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "cartpole": ("s51", "CartPole-v1", {}),
-    "lanes": ("s51", "CartPole-v1", {"lanes": 2}),
+    "lanes": ("s51", "CartPole-v1", {"seed": [0, 1]}),
     "breakout": ("u51", "Breakout-MinAtar", {}),
     "pong": ("c51", "pong", ATARI),
     "pong on the host": ("qr", "pong", {**ATARI, "replay_on": "host"}),
@@ -69,13 +70,15 @@ def slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def settings(name: str, **changes: Any) -> TrainConfig:
+def settings(name: str, **changes: Any) -> RunGroup:
     agent, env, own = ENVIRONMENTS[name]
     atoms = {} if agent == "dqn" else {"num_atoms": 11}
-    return preset("smoke", agent, env, **{**TINY, **atoms, **own, **changes})
+    values = {**TINY, **atoms, **own, **changes}
+    lanes = {name: values.pop(name) for name in ("seed", "learning_rate") if isinstance(values.get(name), list)}
+    return RunGroup.of(preset("smoke", agent, env, **values), **lanes)
 
 
-def train(config: TrainConfig, folder: Path, on_progress: Callable[[Status], None] | None = None) -> Run:
+def train(config: RunGroup, folder: Path, on_progress: Callable[[Status], None] | None = None) -> Run:
     with lenient():
         return cramerl.train(config, folder, on_progress=on_progress)
 
@@ -191,7 +194,7 @@ WORKER = """
 import json, os, shutil, signal, sys, time
 from pathlib import Path
 import cramerl
-from cramerl.runs.config import TrainConfig
+from cramerl.runs.group import RunGroup
 folder, settings, fatal, pause = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 real, calls = os.fsync, 0
 def fsync(descriptor):
@@ -206,7 +209,7 @@ if (folder / "config.json").exists():
     run = cramerl.resume(folder, on_progress=on_progress)
 else:
     shutil.rmtree(folder, ignore_errors=True)
-    run = cramerl.train(TrainConfig.from_json(json.loads(settings)), folder, on_progress=on_progress)
+    run = cramerl.train(RunGroup.from_json(json.loads(settings)), folder, on_progress=on_progress)
 assert run.finished
 """
 # Calls in a checkpoint: log, shard, its folder, state, manifest, their folder, the folder of all; the first makes two.
@@ -217,7 +220,7 @@ class Worker:
     """A run in a process of its own, begun or resumed."""
 
     def __init__(
-        self, folder: Path, config: TrainConfig, fatal_sync: int = 0, pause: float = 0, *, compile_again: bool = False
+        self, folder: Path, config: RunGroup, fatal_sync: int = 0, pause: float = 0, *, compile_again: bool = False
     ):
         env = {name: value for name, value in os.environ.items() if not (compile_again and name.endswith("CACHE_DIR"))}
         command = [sys.executable, "-c", WORKER, str(folder), json.dumps(config.to_json()), str(fatal_sync), str(pause)]
@@ -426,7 +429,7 @@ def test_a_replay_shorter_than_an_iteration_goes_back_to_its_start(tmp_path):
         press(status)
 
     assert not train(config, tmp_path / "run", report).finished
-    assert told[-1] == "the replay is shorter than an iteration: resuming goes back to the iteration's start"
+    assert told[-1] == "the replay is shorter than an iteration: resuming starts at the iteration's beginning"
     assert last_state(tmp_path / "run")[0]["step"] == ITERATION
     assert resume(tmp_path / "run").finished
     assert_same(tmp_path / "run", tmp_path / "whole")
@@ -502,7 +505,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(name, damage, w
     step, words = told[0]
     assert step == STEPS - ITERATION
     assert words
-    assert re.fullmatch(sentence + "; going on from an earlier one", words)
+    assert re.fullmatch(sentence + "; continuing from an earlier one", words)
     assert all(message is None for _, message in told[1:])
     assert_same(run, whole(name))
 
@@ -636,14 +639,14 @@ def test_a_support_that_is_too_small_is_said_once(tmp_path):
             tmp_path / f"{high:g}",
             told.append,
         )
-        words = [one.message for one in told if one.message and "beyond the support" in one.message]
+        words = [one.message for one in told if one.message and "outside the support" in one.message]
         assert len(words) == said
-        assert all(f"lies beyond the support [{low:g}, {high:g}] and is put on its ends" in one for one in words)
+        assert all(f"lies outside the support [{low:g}, {high:g}] and is clipped to its ends" in one for one in words)
 
 
 # With several lanes one that is lost does not take the others with it.
 
-LOSING = {"learning_rates": (1e-3, 1e30), "lanes": 1}
+LOSING = {"learning_rate": [1e-3, 1e30], "seed": 0}
 
 
 @pytest.fixture(scope="module")
@@ -662,17 +665,17 @@ def test_a_lane_that_is_lost_says_so_once_and_the_others_go_on(losing, tmp_path)
     place = {"step": first, "frames": first, "iteration": 1}
     assert own.pop() == place | {"learning_rate": 1e30, "seed": 0, "diverged": True}
     assert [line["step"] for line in own] == list(range(LOG, first, LOG))
-    words = [status.message for status in told if status.message and "lost" in status.message]
+    words = [status.message for status in told if status.message and "diverged" in status.message]
     assert words == [
-        f"lost lane 1 (learning_rate 1e+30, seed 0): the loss is not finite at update 1, near step {first - LOG + 8}; "
-        "1 of 2 lanes go on"
+        f"diverged: run 1 (learning_rate 1e+30, seed 0): the loss is not finite at update 1, near step "
+        f"{first - LOG + 8}; 1 of 2 runs continue"
     ]
     assert all(status.row is None or status.row["learning_rate"] == 1e-3 for status in told)
     described = json.loads((run / "weights.json").read_text(), parse_constant=pytest.fail)
     assert set(described["norms"][1].values()) == {1e30, 0, None}
     assert None not in described["norms"][0].values()
     # The other lane is what it is beside a good one.
-    good = {**LOSING, "learning_rates": (1e-3, 2e-3)}
+    good = {**LOSING, "learning_rate": [1e-3, 2e-3]}
     train(settings("lanes", **good), tmp_path / "good")
     both = [log_of(folder).decode().splitlines() for folder in (run, tmp_path / "good")]
     others = [[line for line in each if '"learning_rate": 0.001' in line or "eval/" in line] for each in both]
@@ -700,14 +703,14 @@ def test_a_finished_run_with_a_lost_lane_is_left_as_it_is(losing, tmp_path):
 def test_a_lost_lane_cannot_be_loaded(losing):
     assert cramerl.load_agent(losing[0]).params
     sentence = (
-        r"^lane must be one of 0 \(learning_rate 0.001, seed 0\) in .*run, got 1, which was lost: its loss was not"
+        r"^lane must be one of 0 \(learning_rate 0.001, seed 0\) in .*run, got 1, which diverged: its loss was not"
     )
     with pytest.raises(ValueError, match=sentence):
         cramerl.load_agent(losing[0], lane=1)
 
 
 def test_the_first_lane_is_not_evaluated_once_it_is_lost(tmp_path):
-    changes = {**LOSING, "learning_rates": (1e30, 1e-3), "checkpoints": "weights"}
+    changes = {**LOSING, "learning_rate": [1e30, 1e-3], "checkpoints": "weights"}
     run = train(settings("lanes", **changes), tmp_path / "run")
     assert run.finished
     assert [line["step"] for line in run.rows if "eval/episodic_return" in line] == [ITERATION]
@@ -716,8 +719,8 @@ def test_the_first_lane_is_not_evaluated_once_it_is_lost(tmp_path):
 
 def test_when_all_lanes_are_lost_the_run_ends(tmp_path):
     run = tmp_path / "run"
-    config = settings("lanes", **{**LOSING, "learning_rates": (1e29, 1e30)})
-    sentence = "^all 2 lanes are lost, the last of them because the loss is not finite at update 1, near step 248; the "
+    config = settings("lanes", **{**LOSING, "learning_rate": [1e29, 1e30]})
+    sentence = "^all 2 runs diverged, the last of them because the loss is not finite at update 1, near step 248; the "
     for go_on in (lambda: train(config, run), lambda: resume(run)):
         with pytest.raises(Diverged, match=sentence):
             go_on()
@@ -733,7 +736,7 @@ def test_a_run_whose_replay_has_lost_its_last_iteration_cannot_be_made_longer(tm
     before = files_of(run)
     sentence = (
         rf"^{re.escape(str(run))} cannot be made longer: its replay_steps are fewer than the steps of its last "
-        "iteration, whose actions are needed to bring the environments back$"
+        "iteration, whose actions are needed to restore the environments$"
     )
     with pytest.raises(ValueError, match=sentence):
         resume(run, STEPS)
@@ -762,10 +765,11 @@ def test_a_checkpoint_goes_on_with_its_own_settings_only(whole, tmp_path):
 
 
 def test_a_setting_that_there_was_not_when_a_checkpoint_was_made_had_its_default(tmp_path):
-    now = preset("smoke", "u51", "CartPole-v1").to_json()
-    before = {name: value for name, value in now.items() if name not in ("base_distribution", "mean_weight")}
-    _require_same(now, before, tmp_path)
+    now = preset("smoke", "u51", "CartPole-v1")
+    written = {name: value for name, value in now.to_json().items() if name not in ("base_distribution", "mean_weight")}
+    before = RunGroup.from_json(written)
+    require_same_settings(as_group(now), before, tmp_path)
     with pytest.raises(
         ValueError, match=r"has mean_weight = 0\.1 in config\.json, but its checkpoint was made with 0\.0;"
     ):
-        _require_same(now | {"mean_weight": 0.1}, before, tmp_path)
+        require_same_settings(as_group(dataclasses.replace(now, mean_weight=0.1)), before, tmp_path)

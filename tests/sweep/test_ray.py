@@ -1,4 +1,4 @@
-"""Sweeps on a cluster of several nodes: workers, machines and the driver are lost, and the records are the same."""
+"""Sweeps on a cluster of several nodes: workers, machines and the driver are killed, and the records are the same."""
 
 from __future__ import annotations
 
@@ -14,31 +14,49 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from lenient import lenient
 
 from cramerl._ray import connect
-from cramerl.sweep.execute import execute, log_file
-from cramerl.sweep.folder import Job, survey
-from cramerl.sweep.mirror import StoredRun
-from cramerl.sweep.ray import RayJobs, Share
+from cramerl.runs.group import as_group
+from cramerl.runs.presets import preset
+from cramerl.sweep.execute import execute
+from cramerl.sweep.folder import find_runs, log_file
+from cramerl.sweep.mirror import Mirror
+from cramerl.sweep.plan import Job
+from cramerl.sweep.ray import (
+    Order,
+    RayTasks,
+    Resources,
+    job_resources,
+    run_task,
+    scratch_folder,
+    shared_variables,
+    task_environment,
+)
 
 pytest.importorskip("ray")
 
-TINY = ["--preset", "smoke", "--hidden-units", "8", "--steps", "10000", "--iteration-steps", "2000"]
-TINY += ["--replay-steps", "3000", "--log-steps", "500"]
-RUNS = ["--agents", "dqn", "--envs", "gym:CartPole-v1", *TINY]
-CELLS = ["gym-CartPole-v1/dqn__seed-0", "gym-CartPole-v1/dqn__seed-1"]
+SETTINGS = {"hidden_units": 8, "steps": 8000, "iteration_steps": 1000, "replay_steps": 2000, "log_steps": 500}
+RUNS = ["--agents", "dqn", "--envs", "gym:CartPole-v1", "--preset", "smoke"]
+RUNS += [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+JOBS = ["gym-CartPole-v1/dqn__seed-0", "gym-CartPole-v1/dqn__seed-1"]
 ENOUGH = 240.0  # seconds, on a machine that is busy with other things
 
 
 @pytest.fixture(scope="module")
-def whole(sweep_command, tmp_path_factory):
-    """The same sweep by processes of this machine, without any mishap."""
+def whole(cache, tmp_path_factory):
+    """The same runs, trained in this process and undisturbed."""
+    from cramerl import train
+
     out = tmp_path_factory.mktemp("whole")
-    assert sweep_command(out, *RUNS, "--seeds", "0-1") == 0
+    with lenient():
+        for seed, folder in enumerate(JOBS):
+            settings = SETTINGS | {"hidden_units": (8,), "seed": seed}
+            train(preset("smoke", "dqn", "gym:CartPole-v1", **settings), out / folder)
     return records(out)
 
 
-# A process of its own: JAX has threads here, and Ray forks.
+# In another process: JAX has threads here, and Ray forks.
 CLUSTER = """
 import sys
 from ray.cluster_utils import Cluster
@@ -54,7 +72,7 @@ cluster.shutdown()
 
 
 class Machines:
-    """A cluster of a head that does nothing and nodes of one CPU."""
+    """A cluster of a head without CPUs and nodes of one CPU."""
 
     def __init__(self) -> None:
         environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
@@ -100,9 +118,9 @@ def wait_for(what: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def worker_of(out: Path, folder: str) -> int:
-    """The process that does a cell now."""
-    return int(re.findall(r"\(process (\d+)\)", log_file(out, folder).read_text())[-1])
+def starts(log: Path) -> list[int]:
+    """The workers that have started a job, one after the other."""
+    return [int(pid) for pid in re.findall(r"^--- .*, process (\d+): ", log.read_text(), re.MULTILINE)]
 
 
 def iterations(folder: Path) -> int:
@@ -120,15 +138,15 @@ def children(pid: int) -> list[int]:
 
 
 def lose_worker(out: Path, folder: str) -> None:
-    """Its child stays behind, and has to see for itself that nobody waits for it."""
+    """Its child stays behind, and has to notice by itself that nobody waits for it."""
     wait_for(lambda: iterations(out / folder) >= 1)
-    os.kill(worker_of(out, folder), signal.SIGKILL)
+    os.kill(starts(log_file(out, folder))[-1], signal.SIGKILL)
 
 
 def lose_machine(out: Path, folder: str) -> None:
     """All its processes at once; to a cluster a machine is gone when its raylet is."""
     wait_for(lambda: iterations(out / folder) >= 1)
-    worker = worker_of(out, folder)
+    worker = starts(log_file(out, folder))[-1]
     for pid in (parent(worker), *children(worker), worker):
         os.kill(pid, signal.SIGKILL)
 
@@ -136,38 +154,43 @@ def lose_machine(out: Path, folder: str) -> None:
 def test_a_lost_worker_and_a_lost_machine(sweep_command, whole, machines, tmp_path, capfd):
     out = tmp_path / "out"
     with ThreadPoolExecutor() as pool:
-        harm = [pool.submit(lose_worker, out, CELLS[0]), pool.submit(lose_machine, out, CELLS[1])]
+        harm = [pool.submit(lose_worker, out, JOBS[0]), pool.submit(lose_machine, out, JOBS[1])]
         status = sweep_command(out, *RUNS, "--seeds", "0-1", "--ray", machines.address)
         for one in harm:
             one.result()
     machines.add()
     said = capfd.readouterr()
     assert status == 0, said.err
-    for folder in CELLS:
-        assert re.search(rf"^lost {folder}: its worker on .* is gone; its iterations up to step \d", said.err, re.M)
-    assert said.out.startswith(f"2 cells in {out}: 2 done\n")
+    assert said.out.startswith(f"2 jobs in {out}: 2 done\n")
     assert records(out) == whole
-    # A machine cost at most an iteration: its run went on from a checkpoint, and was not begun twice.
-    for folder in CELLS:
-        commands = re.findall(r"^\$ cramerl (\w+)", log_file(out, folder).read_text(), re.MULTILINE)
-        assert commands == ["train", "resume"]
+    # A machine cost at most an iteration: its run was resumed from a checkpoint, not started again.
+    for folder in JOBS:
+        text = log_file(out, folder).read_text()
+        assert len(starts(log_file(out, folder))) == 2
+        assert text.count("step 0/8,000") == 1
 
 
-def test_what_fails_by_its_own_fault_is_not_begun_again(machines, tmp_path):
-    jobs = [Job("pong/x", ["train", "s52", "pong"], 0, 100, 1, fresh=True)]
-    with connect(machines.address) as ray:
-        unseen = execute(jobs, RayJobs(ray, tmp_path, Share(1, 0)), 1, retries=3)
-        (tmp_path / "sweep.json").write_text("{}")
-        state = execute(jobs, RayJobs(ray, tmp_path, Share(1, 0)), 1, retries=3)
-    assert (
-        f" does not see {tmp_path}: put the sweep on a file system that all machines share" in unseen.failed["pong/x"]
-    )
-    assert (unseen.losses, state.losses) == ({}, {})
-    assert state.failed["pong/x"].startswith("agent must be one of dqn, c51, s51")
-    assert log_file(tmp_path, "pong/x").read_text().count("$ cramerl train s52 pong") == 1
+def test_a_job_fails_by_its_own_error_at_once_and_by_losses_after_its_retries(machines, tmp_path):
+    group = as_group(preset("smoke", "dqn", "pong"))
+    jobs = [Job("pong/x", group)]
+
+    def run(code: str) -> str:
+        with connect(machines.address) as ray:
+            tasks = RayTasks(ray, tmp_path, Resources(1, 0), retries=1, python=["-c", code])
+            return execute(jobs, tasks, tasks.slots).failed["pong/x"]
+
+    assert f" does not see {tmp_path}: put the sweep on a file system that all machines share" in run("")
+    (tmp_path / "sweep.json").write_text("{}")
+    assert run("import sys; sys.exit('cramerl: agent must be ...')") == "agent must be ..."
+    assert len(starts(log_file(tmp_path, "pong/x"))) == 1
+    killed = "import os; os.kill(os.getpid(), 9)"
+    assert run(killed) == "lost 2 times: its process was ended by something else, status -9"
+    assert len(starts(log_file(tmp_path, "pong/x"))) == 1 + 2
+    worker = "import os; os.kill(os.getppid(), 9)"
+    assert run(worker) == "lost 2 times: its worker disappeared"
 
 
-# SIGINT is ignored in processes started in the background; a terminal does not do that, so put the default back.
+# SIGINT is ignored in processes started in the background; a terminal does not do that, so restore the default.
 FROM_A_TERMINAL = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -177,7 +200,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def start(words: list[object], bucket: Path) -> subprocess.Popen[str]:
-    """A driver as a process of its own, when its run has stored another iteration."""
+    """A driver in another process, whose job has just uploaded another iteration."""
     before = stored_step(bucket)
     command = [sys.executable, "-c", FROM_A_TERMINAL, "sweep", *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -187,51 +210,100 @@ def start(words: list[object], bucket: Path) -> subprocess.Popen[str]:
 
 
 def stored_step(bucket: Path) -> int:
-    return (StoredRun(f"file://{bucket}/{CELLS[0]}").newest() or {"step": 0})["step"]
+    return Mirror(f"file://{bucket}/{JOBS[0]}", bucket, bucket).step() or 0
 
 
 def lose_scratch(bucket: Path, scratch: Path) -> None:
     """A worker and its child, when another iteration is stored."""
     before = stored_step(bucket)
     wait_for(lambda: stored_step(bucket) > before)
-    (log,) = [path for path in scratch.glob("*/*/log") if (path.parent / "run/config.json").exists()]
-    worker = int(re.findall(r"\(process (\d+)\)", log.read_text())[-1])
+    (log,) = [path for path in scratch.glob("*/log") if (path.parent / "run/config.json").exists()]
+    worker = starts(log)[-1]
     for pid in (*children(worker), worker):
         os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.slow
-def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(
-    sweep_command, whole, machines, tmp_path, capfd
-):
+def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(sweep_command, whole, machines, tmp_path):
     out, bucket, scratch = tmp_path / "out", tmp_path / "bucket", tmp_path / "scratch"
     words = [out, *RUNS, "--seeds", "0", "--ray", machines.address, "--storage", f"file://{bucket}"]
     words += ["--scratch", scratch]
     process = start(words, bucket)
     process.kill()
     process.communicate()
+    wait_for(lambda: not list(scratch.glob("*/run")))  # the child stops with a checkpoint, too
     shutil.rmtree(out)  # the storage is enough
 
     process = start(words, bucket)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=ENOUGH)[0]
     assert process.returncode == 130, said
-    assert "stopping 1 cell with checkpoints; Ctrl-C now stops at once" in said
-    assert f"1 cell in {out}: 0 done, 1 left" in said
+    assert "stopping jobs with checkpoints; Ctrl-C again ends them at once" in said
+    assert f"1 job in {out}: 0 done, 1 left" in said
     assert "Traceback" not in said
-    (cell,) = survey(out)
-    assert (cell.finished, cell.has_checkpoint, cell.step % 500) == (False, False, 0)
-    assert stored_step(bucket) == cell.step
+    (run,) = find_runs(out)
+    assert (run.finished, run.has_checkpoint, run.step % 500) == (False, False, 0)
+    assert stored_step(bucket) == run.step
 
     with ThreadPoolExecutor() as pool:
         harm = pool.submit(lose_scratch, bucket, scratch)
-        assert sweep_command(*words, "--pull", "all") == 0
+        assert sweep_command(*words, "--download", "all") == 0
         harm.result()
-    assert f"lost {CELLS[0]}: its worker on " in capfd.readouterr().err
     assert records(out) == {name: data for name, data in whole.items() if name.startswith("dqn__seed-0")}
-    (cell,) = survey(out)
-    assert (cell.finished, cell.has_checkpoint) == (True, True)
-    assert all(len(path.name) == 12 for path in scratch.iterdir())  # a folder for each node
+    (run,) = find_runs(out)
+    assert (run.finished, run.has_checkpoint) == (True, True)
+    assert len(starts(log_file(out, JOBS[0]))) >= 3
+    assert not [path for path in scratch.iterdir() if path.is_dir() and (path / "run").exists()]
+
+
+# --- what a machine needs, and has
+
+
+def node(cpus: float, gpus: float = 0, *, alive: bool = True) -> dict[str, object]:
+    return {"Alive": alive, "Resources": {"CPU": cpus, **({"GPU": gpus} if gpus else {})}}
+
+
+def test_resources_of_a_job():
+    assert job_resources([node(8), node(16, 4)], None, None) == Resources(2, 1)
+    assert job_resources([node(1), node(0)], None, None) == Resources(1, 0)
+    assert job_resources([node(8, 1), node(64, 8, alive=False)], 3, 0.25) == Resources(3, 0.25)
+    with pytest.raises(ValueError, match=r"takes 2 CPUs and 0.5 GPUs, but no machine has as much \(1 CPUs, 0 GPUs\)"):
+        job_resources([node(1)], 2, 0.5)
+    assert job_resources([node(1)], 2, 0.5, must_fit=False) == Resources(2, 0.5)
+
+
+def order(out: Path, **options) -> Order:
+    return Order(out, Job("pong/x", as_group(preset("smoke", "dqn", "pong"))), [], {}, **options)
+
+
+def test_a_worker_with_another_version_says_so(tmp_path):
+    with pytest.raises(ValueError, match=r"^every machine must have cramerl 0.0.0, "):
+        run_task(order(tmp_path, version="0.0.0"))
+
+
+def test_what_killed_tasks_left_on_a_machine_is_removed(tmp_path):
+    with scratch_folder(str(tmp_path)) as (first, _), scratch_folder(str(tmp_path)) as (second, _):
+        assert first.is_dir()  # its task lives
+        assert second.is_dir()
+    (first / "run").mkdir(parents=True)
+    (first / "run" / "replay").write_bytes(b"much")
+    with scratch_folder(str(tmp_path)):
+        assert not first.exists()
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_variables_that_results_depend_on_are_those_of_the_driver(tmp_path, monkeypatch):
+    mine = {"JAX_ENABLE_X64": "1", "MKL_NUM_THREADS": "3", "JAX_PLATFORMS": "cuda", "HOME": "/home/me"}
+    assert shared_variables(mine) == {"JAX_ENABLE_X64": "1", "MKL_NUM_THREADS": "3"}
+    for name in ("XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as Ray does
+    asked = order(tmp_path)._replace(environment=shared_variables(mine))
+    there = task_environment(asked)
+    assert "OMP_NUM_THREADS" not in there
+    assert (there["JAX_ENABLE_X64"], there["JAX_PLATFORMS"]) == ("1", "cpu")
+    assert task_environment(asked._replace(gpus=0.25))["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.225"
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in task_environment(asked._replace(gpus=2.0))
 
 
 # --- the command
@@ -240,8 +312,8 @@ def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--storage", "s3://x"], "--storage belongs to --ray and would be ignored here: leave it out, or give --ray"),
-        (["--ray", "auto", "--pull", "all"], "--pull belongs to --storage and would be ignored here: leave it out"),
+        (["--storage", "s3://x"], "--storage is used only with --ray: leave it out, or add --ray"),
+        (["--ray", "auto", "--download", "all"], "--download is used only with --storage: leave it out"),
         (["--ray", "auto", "--gpus-per-run", "1.5"], "--gpus-per-run: must be a number >= 0, whole above 1, got '1.5'"),
         (["--ray", "auto", "--cpus-per-run", "x"], "--cpus-per-run: must be a number >= 0, got 'x'"),
         (["--ray", "127.0.0.1:1"], "got '127.0.0.1:1': Connection refused"),
@@ -264,11 +336,3 @@ def test_without_ray_the_command_says_how_to_install_it(sweep_command, tmp_path,
     assert sweep_command(tmp_path / "out", *RUNS, "--seeds", "0", "--ray") == 2
     assert "pip install 'cramerl[ray]'" in capfd.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.iterdir())
-
-
-def test_help_teaches():
-    words = subprocess.run(
-        [sys.executable, "-m", "cramerl", "sweep", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    for word in ("--ray [ADDRESS]", "--storage URL", "--cpus-per-run", "--gpus-per-run", "--retries", "s3://"):
-        assert word in words

@@ -1,35 +1,21 @@
-"""The page in a real browser, as a reader uses it: Chromium without a window, driven by its own keys and clicks."""
+"""The page in a real browser, as a reader uses it: Chromium without a window, driven by keys and clicks."""
 
-import dataclasses
-import functools
-import http.server
 import json
-import threading
 import time
-from contextlib import contextmanager
-from pathlib import Path
-from types import SimpleNamespace
 
 import chromium as chromium_tools
 import numpy as np
 import pytest
-from watch_recordings import ATOMS, make_recording
+from watch_recordings import make_recording
 
-from cramerl.watch import serve
 from cramerl.watch.page import write_page
-from cramerl.watch.play import Moment
-from cramerl.watch.process import read_evaluation
+from cramerl.watch.recording import read_evaluation
 
 chromium_tools.require_chromium()
 
 from selenium.webdriver.common.by import By  # noqa: E402 - after the checks above
 from selenium.webdriver.common.keys import Keys  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    with chromium_tools.open_chromium(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
+from watch_page import Page, number  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -38,84 +24,20 @@ def recorded(tmp_path_factory):
     return made, write_page(made, tmp_path_factory.mktemp("page") / "page.html", highlight="double-negative")
 
 
-class Page:
-    """A page as its reader sees it."""
-
-    def __init__(self, browser, path: Path | str, hash_: str = ""):
-        self.browser = browser
-        chromium_tools.forget(browser)
-        browser.get((path if isinstance(path, str) else path.as_uri()) + hash_)
-        chromium_tools.wait_until_ready(browser)
-
-    def run(self, script, *arguments):
-        return self.browser.execute_script(script, *arguments)
-
-    def wait(self, condition):
-        end = time.monotonic() + 10
-        while not condition():
-            assert time.monotonic() < end, "the page did not get there"
-            time.sleep(0.02)
-
-    @property
-    def step(self) -> int:
-        return int(self.run("return document.documentElement.dataset.shown"))
-
-    def at(self, step):
-        self.wait(lambda: self.step == step)
-
-    def press(self, *keys):
-        self.browser.find_element(By.TAG_NAME, "body").send_keys(*keys)
-
-    def press_where_it_is(self, *keys):
-        """Keys that go to whatever has the focus."""
-        self.browser.switch_to.active_element.send_keys(*keys)
-
-    def scrub(self, step):
-        self.run(
-            "const s = document.getElementById('slider'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))",
-            step,
-        )
-        self.at(step)
-
-    def text(self, selector) -> str:
-        return self.browser.find_element(By.CSS_SELECTOR, selector).text
-
-    def bars(self, agent, action) -> np.ndarray:
-        """Masses read off the drawing: the ends of the bars, by the scale of the chart."""
-        paths = self.run(
-            """const chart = document.querySelectorAll('.agent')[arguments[0]].querySelectorAll('.chart')[arguments[1]];
-            return [...chart.querySelectorAll('path')].map((p) => p.getAttribute('d'))""",
-            agent,
-            action,
-        )
-        x, y = self.run("return [player.range.x, player.charts[arguments[0]][arguments[1]].y]", agent, action)
-        masses = np.zeros(len(ATOMS))
-        for path in paths:
-            for bar in filter(None, path.split("z")):
-                left, zero, end, wide = map(float, bar[1:].replace("V", " ").replace("h", " ").split()[:4])
-                atom = x[0] + (left + wide / 2) / 1000 * (x[1] - x[0])
-                masses[np.argmin(abs(ATOMS - atom))] = (zero - end) / 100 * (y[1] - y[0])
-        return masses
-
-    def problems(self):
-        return chromium_tools.problems(self.browser)
-
-    def requests(self):
-        return chromium_tools.requests(self.browser)
-
-
 @pytest.fixture
 def page(chromium, recorded):
-    shown = Page(chromium, recorded[1])
+    """The page at its strongest step, as it opens; loaded again only if another was shown since."""
+    path = recorded[1].as_uri()
+    if chromium.current_url.partition("#")[0] == path and chromium.execute_script("return Boolean(window.player)"):
+        shown = Page.reset(chromium, 17)
+    else:
+        shown = Page(chromium, recorded[1])
     yield shown
     assert shown.problems() == []
 
 
-def number(text: str) -> float:
-    return float(text.replace("−", "-").replace(",", ""))
-
-
-def test_it_opens_at_the_strongest_moment_and_sends_no_request(page, recorded):
+def test_it_opens_at_the_strongest_step_and_sends_no_request(chromium, recorded):
+    page = Page(chromium, recorded[1])
     assert page.step == 17
     assert page.text("h1") == "agents <on> a game"
     assert page.requests() == [recorded[1].as_uri()]
@@ -185,7 +107,7 @@ def test_space_plays_and_pauses(page):
     assert page.browser.find_element(By.ID, "play").get_attribute("aria-label") == "pause"
     page.press(" ")
     stopped = page.run("return player.step")
-    time.sleep(0.3)
+    time.sleep(0.15)
     assert page.run("return player.step") == stopped
     page.run("const s = document.getElementById('speed'); s.value = 120; s.dispatchEvent(new Event('change'))")
     page.press(" ")
@@ -196,8 +118,8 @@ def test_space_plays_and_pauses(page):
 def test_two_agents_stay_in_step_while_it_plays(page, recorded):
     made = recorded[0]
     page.press(Keys.HOME, " ")
-    for _ in range(6):
-        time.sleep(0.1)
+    for _ in range(4):
+        time.sleep(0.05)
         step, first, second = page.run(
             "return [Number(document.documentElement.dataset.shown),"
             " ...player.charts.map((charts) => Array.from(charts[0].distribution))]"
@@ -228,7 +150,7 @@ def test_marks_and_the_choice_of_a_phenomenon(page):
     marks = page.browser.find_elements(By.CSS_SELECTOR, "#marks button")
     assert [mark.get_attribute("data-step") for mark in marks] == ["17"]
     assert marks[0].get_attribute("aria-label").startswith("double negative 0.")
-    page.run("const s = document.getElementById('find'); s.value = 'noise'; s.dispatchEvent(new Event('change'))")
+    page.run("const s = document.getElementById('highlight'); s.value = 'noise'; s.dispatchEvent(new Event('change'))")
     found = page.browser.find_elements(By.CSS_SELECTOR, "#marks button")
     assert len(found) > 1
     page.at(int(found[0].get_attribute("data-step")))
@@ -301,7 +223,7 @@ def test_arrows_step_after_a_choice_by_mouse(page):
     page.at(4)
     page.browser.find_element(By.ID, "same").click()
     page.run(
-        "const s = document.getElementById('find'); s.focus();"
+        "const s = document.getElementById('highlight'); s.focus();"
         "s.dispatchEvent(new PointerEvent('pointerdown')); s.value = ''; s.dispatchEvent(new Event('change'))"
     )
     page.press_where_it_is(Keys.ARROW_RIGHT)
@@ -334,7 +256,8 @@ def test_on_a_phone_nothing_sticks_out(page):
     page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_everything_can_be_reached_by_keyboard_and_has_a_name(page):
+def test_everything_can_be_reached_by_keyboard_and_has_a_name(chromium, recorded):
+    page = Page(chromium, recorded[1])  # a new one, where nothing had the focus yet
     names = page.run(
         "return [...document.querySelectorAll('button, select, input, svg[role=img], canvas')]"
         ".map((n) => n.getAttribute('aria-label') || n.closest('label')?.textContent || '')"
@@ -347,7 +270,7 @@ def test_everything_can_be_reached_by_keyboard_and_has_a_name(page):
         assert page.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
         if reached[-1] == "chosen":
             break
-    order = ["SUMMARY", "slider", "play", "back", "forth", "speed", "find", "previous", "next", "same", "chosen"]
+    order = ["SUMMARY", "slider", "play", "back", "forth", "speed", "highlight", "previous", "next", "same", "chosen"]
     assert reached == order  # the marks are reached by [ and ], not one by one
 
 
@@ -391,62 +314,6 @@ def test_states_of_a_process(chromium, tmp_path):
     assert shown.problems() == []
 
 
-class StubPlayer:
-    """Plays nothing: what it says is made by hand."""
-
-    screen, epsilon = SimpleNamespace(size=(6, 8)), 0.0
-
-    def advance(self):
-        return Moment(np.zeros((6, 8), np.uint8), 0, 0.0, 0.0, 0, False, False, [], [], [])
-
-    def close(self):
-        pass
-
-
-@contextmanager
-def live_page(chromium, monkeypatch, fps):
-    """Live play of an agent that is none, as its reader sees it."""
-
-    def assemble(player, moments, tape):
-        return dataclasses.replace(make_recording(len(moments)), tape=tape)
-
-    monkeypatch.setattr(serve, "assemble", assemble)
-    with serve.LiveServer(0) as server:
-        server.live = serve.Live(StubPlayer(), fps=fps)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield Page(chromium, server.address), server
-        finally:
-            chromium.get("about:blank")
-            server.shutdown()
-            server.live.close()
-
-
-def test_live_play_goes_on_while_it_is_looked_at(chromium, monkeypatch):
-    with live_page(chromium, monkeypatch, fps=60) as (shown, server):
-        shown.wait(lambda: shown.step > 30)
-        shown.press(Keys.HOME)  # looking back stops following
-        first = shown.run("return player.store.first")
-        shown.at(first)
-        time.sleep(0.5)
-        assert shown.step == first
-        length = shown.run("return player.store.steps")
-        shown.wait(lambda: shown.run("return player.store.steps") > length)  # what is new still arrives
-        assert {url.rpartition("/")[0] for url in shown.requests()} == {server.address.rstrip("/")}
-        assert shown.problems() == []
-
-
-def test_live_play_keeps_up_with_a_fast_agent(chromium, monkeypatch):
-    with live_page(chromium, monkeypatch, fps=50) as (shown, _):
-        assert shown.run("return document.getElementById('speed').value") == "50"
-        shown.wait(lambda: shown.step > 150)
-        assert shown.run("return player.store.last - player.step") < 150
-        shown.run("player.go(player.store.first)")  # behind, and still playing
-        assert shown.run("return player.rate()") == 75
-        shown.run("player.speed = 10")
-        assert shown.run("return player.rate()") == 10
-
-
 def test_a_page_that_was_cut_says_so(chromium, recorded, tmp_path):
     text = recorded[1].read_text(encoding="utf-8").replace('"numbers":{"action":"', '"numbers":{"action":"AAAA')
     broken = tmp_path / "broken.html"
@@ -456,19 +323,3 @@ def test_a_page_that_was_cut_says_so(chromium, recorded, tmp_path):
     while not chromium.find_element(By.ID, "problem").text and time.monotonic() < deadline:
         time.sleep(0.05)
     assert "The recording cannot be read" in chromium.find_element(By.ID, "problem").text
-
-
-def test_it_works_from_a_web_server_too(chromium, recorded):
-    folder = functools.partial(_Quiet, directory=str(recorded[1].parent))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), folder) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/page.html"
-        shown = Page(chromium, address, "#t=3")
-        assert shown.step == 3
-        assert [url.partition("#")[0] for url in shown.requests()] == [address]
-        server.shutdown()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format, *args):
-        pass

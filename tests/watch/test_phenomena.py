@@ -1,5 +1,7 @@
 """The measures of the paper's phenomena on distributions made by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from watch_recordings import make_recording
@@ -51,44 +53,55 @@ def test_noise_is_roughness_on_half_of_the_atoms():
 def test_disagreement_is_the_cramer_distance():
     support = Support(ATOMS)
     one, other = distribution(m1=0.5, p2=0.5), distribution(p0=0.7, p3=0.3)
-    assert phenomena.cramer_apart((ATOMS, one), (ATOMS, other)) ** 2 == pytest.approx(
+    assert phenomena.cramer_distance((ATOMS, one), (ATOMS, other)) ** 2 == pytest.approx(
         float(cramer_distance_sq(support, one, other, mass_penalty=0.0))
     )
     # Points at 0 and 2: the distance of the CDFs is one on an interval of length two.
-    assert phenomena.cramer_apart((np.array([0.0]), np.ones(1)), (ATOMS, distribution(p2=1))) == pytest.approx(2**0.5)
-    # Mass is put right first: half of a distribution is that distribution and a uniform rest.
-    assert phenomena.cramer_apart((ATOMS, one), (ATOMS, one)) == pytest.approx(0)
-    assert phenomena.cramer_apart((ATOMS, one / 2), (ATOMS, one)) > 0.1
+    assert phenomena.cramer_distance((np.array([0.0]), np.ones(1)), (ATOMS, distribution(p2=1))) == pytest.approx(
+        2**0.5
+    )
+    assert phenomena.cramer_distance((ATOMS, one), (ATOMS, one)) == pytest.approx(0)
+
+
+def test_distributions_get_unit_mass_before_they_disagree():
+    recording = make_recording()
+    first = recording.views[0]
+    scaled = first._replace(distributions=first.distributions / 2)
+    uniform = first.distributions / 2 + (1 - first.distributions.sum(axis=-1, keepdims=True) / 2) / 11
+    same = replace(recording, views=[scaled, first._replace(distributions=uniform)])
+    assert phenomena.scores(same)["disagreement"].max() < 1e-5
+    assert phenomena.scores(replace(recording, views=[scaled, first]))["disagreement"].min() > 0.1
 
 
 def test_disagreement_of_many_steps_at_once(rng):
     places, masses = np.sort(rng.normal(size=(7, 5)), axis=1), rng.normal(size=(7, 11))
-    each = [phenomena.cramer_apart((places[t], np.full(5, 0.2)), (ATOMS, masses[t])) for t in range(7)]
-    together = phenomena.cramer_apart((places, np.full((7, 5), 0.2)), (np.broadcast_to(ATOMS, (7, 11)), masses))
+    masses += (1 - masses.sum(axis=1, keepdims=True)) / 11
+    each = [phenomena.cramer_distance((places[t], np.full(5, 0.2)), (ATOMS, masses[t])) for t in range(7)]
+    together = phenomena.cramer_distance((places, np.full((7, 5), 0.2)), (np.broadcast_to(ATOMS, (7, 11)), masses))
     np.testing.assert_allclose(together, each)
     fine = np.linspace(-6, 6, 200_001)  # a slow twin: the area between the CDFs on a grid
-    steps = (np.full(5, 0.2) @ (places[0][:, None] <= fine)) - (
-        (masses[0] + (1 - masses[0].sum()) / 11) @ (ATOMS[:, None] <= fine)
-    )
+    steps = (np.full(5, 0.2) @ (places[0][:, None] <= fine)) - (masses[0] @ (ATOMS[:, None] <= fine))
     assert together[0] ** 2 == pytest.approx(np.sum(steps[:-1] ** 2 * np.diff(fine)), rel=1e-3)
 
 
-def test_find_takes_the_strongest_first_and_keeps_them_apart():
+def test_the_strongest_steps_come_first_and_are_apart():
     score = np.zeros(1000)
     score[[100, 105, 500, 900]] = 1.0, 0.9, 3.0, 2.0
-    assert phenomena.find(score) == [500, 900, 100]
-    assert phenomena.find(score, 2) == [500, 900]
-    assert phenomena.find(np.zeros(50)) == []
+    assert phenomena.strongest_steps(score) == [500, 900, 100]
+    assert phenomena.strongest_steps(score, 2) == [500, 900]
+    assert phenomena.strongest_steps(np.zeros(50)) == []
 
 
 def test_scores_of_a_recording():
     recording = make_recording()
     found = phenomena.scores(recording)
     assert set(found) == set(phenomena.PHENOMENA)
-    assert phenomena.find(found["double-negative"])[0] == 17
+    assert phenomena.strongest_steps(found["double-negative"])[0] == 17
     assert all(score.shape == (40,) and np.isfinite(score).all() for score in found.values())
     alone = phenomena.scores(make_recording(views=("dqn",)))
     assert not any(score.any() for score in alone.values())
-    with pytest.raises(ValueError, match="--highlight disagreement needs two runs or more, got one"):
+    with pytest.raises(ValueError, match="highlight='disagreement' needs a recording of two agents or more, got one"):
         phenomena.require_phenomenon("disagreement", alone)
+    with pytest.raises(ValueError, match=r"highlight must be one of double-negative, .*, got 'joy'"):
+        phenomena.require_phenomenon("joy", alone)
     assert phenomena.scores(make_recording(views=("s51", "qr", "dqn")))["disagreement"].min() > 0

@@ -17,8 +17,8 @@ def verify() -> list[Claim]:
     """Recompute every claim of the paper, in the order of the table of verdicts; takes some seconds.
 
     Returns:
-        The claims. ``all(claim.passed for claim in verify())`` says that every figure is still what it was: a figure
-        that moves is a bug here, whatever the verdict about the paper.
+        The claims. ``all(claim.passed for claim in verify())`` means that every figure is as expected: one that
+        is not is a bug here, whatever the verdict about the paper.
     """
     sections = (distance, projection, process, theorems, learning)
     return [statement.check() for section in sections for statement in section.STATEMENTS]

@@ -1,4 +1,4 @@
-"""One statement of the paper: what it says, what is recomputed, and what the figures are held against."""
+"""One statement of the paper: what it says, what is recomputed, and what figures are expected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERDICTS: tuple[Verdict, ...] = (HOLDS, CORRECTED, FALSE)
 
 @dataclass(frozen=True)
 class Expected:
-    """What a figure has to be.
+    """What a figure must be.
 
     Attributes:
         low: smallest value allowed.
@@ -72,10 +72,10 @@ class Claim:
         id: number in the table of verdicts, for instance "9f".
         statement: what the paper says, in one line.
         figures: the recomputed numbers, by name.
-        expected: what each of them has to be, under the same names.
+        expected: what each of them must be, under the same names.
         verdict: what the figures decide about the statement.
         correction: what is true instead (or besides), with the smallest counterexample where it is false.
-        passed: whether every figure is what it has to be. It says that the verdict stands, not that the paper is right.
+        passed: whether every figure is as expected. This means that the verdict stands, not that the paper is right.
     """
 
     id: str
@@ -87,7 +87,7 @@ class Claim:
     passed: bool
 
     def moved(self) -> list[str]:
-        """Names of the figures that are not what they have to be."""
+        """Names of the figures that are not as expected."""
         return [name for name, figure in self.figures.items() if not self.expected[name].admits(figure)]
 
 
@@ -102,7 +102,7 @@ class Statement:
     measure: Callable[[], Figures]
 
     def check(self) -> Claim:
-        """Recompute the figures and hold them against what is expected."""
+        """Recompute the figures and compare them with what is expected."""
         found = self.measure()
         figures = {name: float(figure) for name, (figure, _) in found.items()}
         expected = {name: wanted for name, (_, wanted) in found.items()}

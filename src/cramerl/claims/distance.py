@@ -7,6 +7,7 @@ import math
 import numpy as np
 from scipy.optimize import minimize
 
+from cramerl._arrays import Floats
 from cramerl.claims.claim import CORRECTED, FALSE, HOLDS, ROUNDING, Figures, at_most, exactly, printed, states
 from cramerl.claims.setting import (
     bellman,
@@ -26,7 +27,6 @@ from cramerl.cramer import (
     unit_mass_basis,
 )
 from cramerl.linear.evaluation import evaluate
-from cramerl.linear.operators import Floats
 from cramerl.losses import cramer_loss
 from cramerl.measures import cdf
 from cramerl.supports import Support

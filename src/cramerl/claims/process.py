@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from cramerl._arrays import Floats
 from cramerl.claims.claim import (
     FALSE,
     HOLDS,
@@ -33,8 +34,8 @@ from cramerl.claims.setting import (
 )
 from cramerl.linear.evaluation import Iterate, evaluate, projected_bellman_iterates
 from cramerl.linear.examples import bound_counterexample
-from cramerl.linear.operators import Floats
 from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.measures import with_unit_mass
 from cramerl.projections import backup
 
 _TRIALS = 60
@@ -50,7 +51,7 @@ def _claim_8a() -> Figures:
     largest = constant = 0.0
     for setting, difference in _random_differences(81):
         largest = max(largest, mass_sq(setting, bellman(setting, difference)) / mass_sq(setting, difference))
-        even = difference + (1.0 - difference.sum(axis=1, keepdims=True)) / setting.support.num_atoms
+        even = with_unit_mass(setting.support, difference)
         constant = max(constant, mass_sq(setting, bellman(setting, even)) / mass_sq(setting, even))
     return {
         f"largest ratio, {_TRIALS} processes": (largest, WITHIN_ONE),
@@ -63,7 +64,7 @@ def _claim_8a() -> Figures:
     "Lemma 3, shape part: T' contracts the squared ξ-weighted C_0 norm by γ, for any P and Q",
     FALSE,
     "Only where P(x) and Q(x) have equal mass at every state (then at any spacing, clipped or not). One state, r = 0, "
-    "γ = 1/2, k = 5, P - Q = u: 0.1 <= 0 is asked for.",
+    "γ = 1/2, k = 5, P - Q = u: the inequality reads 0.1 <= 0.",
 )
 def _claim_8b() -> Figures:
     equal = unequal = 0.0
@@ -238,7 +239,7 @@ def _drift(setting: Setting) -> float:
 
 
 def _iterates(setting: Setting, start: Floats, num_steps: int = 1) -> Iterator[Iterate]:
-    """The paper's process with its constant put right."""
+    """The paper's process with its constant corrected."""
     process, features, support = setting
     return projected_bellman_iterates(
         process, features, support, normalisation="after", initial_weights=start, num_steps=num_steps

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cramerl._arrays import Array
+from cramerl._arrays import Array, Floats
 from cramerl.claims.claim import CORRECTED, HOLDS, ROUNDING, Figures, at_least, at_most, exactly, states
 from cramerl.claims.setting import density_distance_sq, unit_support
 from cramerl.cramer import cramer_distance_sq, cramer_gram, cramer_gram_inverse
-from cramerl.linear.operators import Floats
 from cramerl.losses import cramer_loss
 from cramerl.measures import mean
 from cramerl.projections import project, project_affine

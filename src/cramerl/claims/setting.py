@@ -1,4 +1,4 @@
-"""What the claims share: small processes, the paper's operators written plainly, errors against true distributions."""
+"""What the claims have in common: small processes, the paper's operators written plainly, errors of distributions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cramerl._arrays import Floats
 from cramerl.cramer import cramer_distance_sq, cramer_gram
-from cramerl.linear.operators import Floats, projected_bellman_update
+from cramerl.linear.operators import projected_bellman_update
 from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.measures import with_unit_mass
 from cramerl.projections import project
 from cramerl.supports import Support
 
@@ -60,11 +62,11 @@ def random_setting(
         inner = np.sort(rng.uniform(support.v_min, support.v_max, num_atoms - 2))
         support = Support([support.v_min, *inner, support.v_max])
     distribution = rng.dirichlet(np.full(num_states, 0.7), size=num_states)
-    share = rng.uniform(size=distribution.shape)
+    fraction = rng.uniform(size=distribution.shape)
     limit = reach * (1 - discount) * support.v_max
     first, second = rng.uniform(-limit, limit, 2)
     process = MarkovRewardProcess.from_outcomes(
-        [(first, distribution * share), (second, distribution * (1 - share))], discount
+        [(first, distribution * fraction), (second, distribution * (1 - fraction))], discount
     )
     features = rng.normal(size=(num_states, num_features))
     if bias:
@@ -114,14 +116,9 @@ def mass_sq(setting: Setting, difference: Floats) -> float:
     return float(setting.weights @ difference.sum(axis=1) ** 2) / setting.support.num_atoms
 
 
-def unit_mass(masses: Floats) -> Floats:
-    """The same shapes with total mass one: the deficit is put evenly on the atoms."""
-    return masses + (1.0 - masses.sum(axis=-1, keepdims=True)) / masses.shape[-1]
-
-
 def distribution_error_sq(setting: Setting, masses: Floats, fine: Support, distribution: Floats) -> float:
     """Squared C_0 error of (S, K) masses against the distribution (S, J) of the return on a finer support, weighted."""
-    spread = project(fine, setting.support.atoms, unit_mass(masses))
+    spread = project(fine, setting.support.atoms, with_unit_mass(setting.support, masses))
     return float(setting.weights @ cramer_distance_sq(fine, spread, distribution, 0.0))
 
 
@@ -135,7 +132,7 @@ def density_distance_sq(atoms: Floats, difference: Floats) -> float:
 
 
 def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = False) -> tuple[Floats, Floats]:
-    """One step of minimising the loss of Eq. 5 (constant put right) over outputs that are linear in weights w.
+    """One step of minimising the loss of Eq. 5 (constant corrected) over outputs that are linear in weights w.
 
     Nothing is assumed of the design: normal equations of the quadratic loss, with T' applied to every column.
 
@@ -155,7 +152,7 @@ def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = Fa
     normal = np.einsum("wxl,xlv->wv", weighted, design) + (lam / k) * np.einsum("x,xw,xv->wv", xi, masses, masses)
 
     def back(outputs: Floats) -> Floats:
-        return bellman(setting, unit_mass(outputs) if before else outputs)
+        return bellman(setting, with_unit_mass(setting.support, outputs) if before else outputs)
 
     start = back(np.zeros(design.shape[:2]))
     moved = np.stack([back(column) - start for column in np.moveaxis(design, -1, 0)], axis=-1)
@@ -164,7 +161,7 @@ def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = Fa
 
 
 def free_design(setting: Setting) -> Floats:
-    """The design of the paper's class ΦΘ, (S, K, DK): every atom has weights of its own."""
+    """The design of the paper's class ΦΘ, (S, K, DK): every atom has separate weights."""
     k, (num_states, num_features) = setting.support.num_atoms, setting.features.shape
     return np.einsum("xd,kl->xkdl", setting.features, np.eye(k)).reshape(num_states, k, num_features * k)
 

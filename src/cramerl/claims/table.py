@@ -11,7 +11,7 @@ from cramerl.claims.claim import CORRECTED, FALSE, HOLDS, VERDICTS, Claim, Expec
 
 MARKS: dict[Verdict, str] = {HOLDS: "✓", CORRECTED: "~", FALSE: "✗"}
 _ID, _MARK, _GAP = 4, 3, 2
-# Below this there is no room for two columns of text: figures go under the statement.
+# A narrower terminal has no room for two columns of text: figures go below the statement.
 _TWO_COLUMNS = 72
 
 
@@ -107,7 +107,7 @@ def _row(id: str, mark: str, statement: list[str], found: list[str], text: int, 
 def _figure_lines(claim: Claim, name: str, text: int, figures: int) -> list[str]:
     figure, expected = claim.figures[name], claim.expected[name]
     moved = "" if expected.admits(figure) else f"  MOVED: expected {expected.text}"
-    # With no column of their own figures are set in by two, under a statement that fills the line.
+    # Figures that have no column are indented by two, below a statement that fills the line.
     indent = "" if figures else "  "
     line = f"{name}: {show(figure, expected)}{moved}"
     return textwrap.wrap(line, figures or text, initial_indent=indent, subsequent_indent=indent + "  ")

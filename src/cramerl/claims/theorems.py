@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from cramerl._arrays import Array
+from cramerl._arrays import Array, Floats
 from cramerl.claims.claim import (
     CORRECTED,
     FALSE,
@@ -40,9 +40,8 @@ from cramerl.cramer import cramer_distance_sq, cramer_gram, cramer_gram_inverse,
 from cramerl.linear.certificates import Bound
 from cramerl.linear.evaluation import evaluate, projected_bellman_iterates
 from cramerl.linear.examples import bound_counterexample
-from cramerl.linear.operators import Floats
+from cramerl.linear.problem import Normalisation
 from cramerl.linear.processes import MarkovRewardProcess
-from cramerl.linear.systems import Normalisation
 from cramerl.projections import backup_matrix, project
 from cramerl.supports import Support
 
@@ -83,7 +82,7 @@ def _claim_9f() -> Figures:
     "The bound is stated with the distance over [z_1, z_k]",
     CORRECTED,
     "Then returns have to lie there; else integrate over all of R. 2-cycle with returns 10 and 0, γ = 0.9, atoms "
-    "(-1, 0, 1): 0.5 <= 0 is asked for inside, 5 <= 45 over R.",
+    "(-1, 0, 1): the bound reads 0.5 <= 0 inside, 5 <= 45 over R.",
 )
 def _claim_9g() -> Figures:
     swap, returns = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([10.0, 0.0])
@@ -146,7 +145,7 @@ def _claim_9i() -> Figures:
     "10a",
     "Theorem 2: the squared error of the means is at most z'C_λ⁻¹z times the squared error of the distributions",
     CORRECTED,
-    "If returns lie in the support. One state with return 10, atoms (-1, 0, 1): 81 <= 2 · 9 is asked for.",
+    "If returns lie in the support. One state with return 10, atoms (-1, 0, 1): the bound reads 81 <= 2 · 9.",
 )
 def _claim_10a() -> Figures:
     setting = Setting(MarkovRewardProcess([[1.0]], [5.0], 0.5), np.ones((1, 1)), unit_support(3))

@@ -1,7 +1,4 @@
-"""The command line as a child of a sweep: ``python -m cramerl.cli.child train ...``; it does not outlive its parent.
-
-``--copy FOLDER URL ATTEMPT`` before the command keeps a copy of the run's folder in a storage.
-"""
+"""The process of one job of a sweep: ``python -m cramerl.cli.child JOB.json``. It does not outlive its parent."""
 
 from __future__ import annotations
 
@@ -11,42 +8,45 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cramerl.cli.main import main as cli
+from cramerl.cli.main import exit_status
+from cramerl.cli.train import train_with_progress
+from cramerl.sweep.job import JobFile
 
 _GRACE_SECONDS = 120.0  # for a last checkpoint after the parent is gone
 
 
 def main() -> int:
-    """Do a command; stop it with a checkpoint on SIGINT, and when standard input, a pipe from the parent, closes."""
-    # A worker of Ray keeps Ctrl-C from itself, and a child has that from its parent.
+    """Do the job; stop it with a checkpoint on SIGINT, and when standard input, a pipe from the parent, closes."""
+    # Ray blocks SIGINT in its workers, and a child inherits that.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    # Until training has begun nothing is half-written, and an exception in the midst of an import may get lost.
+    # Until training starts nothing is half-written, and an exception in the middle of an import may get lost.
     signal.signal(signal.SIGINT, _leave)
     threading.Thread(target=_watch_parent, daemon=True).start()
-    words = sys.argv[1:]
-    if words[:1] != ["--copy"]:
-        return cli(words)
-    folder, url, attempt = words[1:4]
-    return _copied(words[4:], Path(folder), url, attempt)
+    job = JobFile.read(Path(sys.argv[1]))
+    status = exit_status(lambda: _train(job))
+    if job.mirror is not None and job.folder.is_dir():
+        status = exit_status(lambda: _upload(job, status))
+        shutil.rmtree(job.folder, ignore_errors=True)  # the worker may be gone, and replays are large
+    return status
 
 
-def _copied(words: list[str], folder: Path, url: str, attempt: str) -> int:
-    """Do a command and copy its run after every checkpoint, before it goes on, and at its end.
+def _train(job: JobFile) -> int:
+    from cramerl.sweep.train_job import train_job
 
-    Training waits for the copy: what a machine takes with it when it is lost is then one iteration at most.
-    """
-    from cramerl.runs import training
-    from cramerl.sweep.mirror import StoredRun
+    return train_with_progress(partial(train_job, job))
 
-    stored = StoredRun(url, attempt)
-    training.after_checkpoint = stored.push
-    status = cli(words)
-    if folder.is_dir():
-        stored.push(folder)
-        shutil.rmtree(folder, ignore_errors=True)  # the worker may be gone, and replays are large
+
+def _upload(job: JobFile, status: int) -> int:
+    """Upload the end of the log, and what was written after the last checkpoint."""
+    from cramerl.sweep.mirror import Mirror
+
+    assert job.mirror is not None
+    sys.stdout.flush()
+    Mirror(job.mirror, job.folder, job.log).upload()
     return status
 
 

@@ -1,15 +1,22 @@
-"""`cramerl demo`: what the package does, in a few seconds."""
+"""`cramerl demo`: show what the package does, in a few seconds, or in minutes with agents that learn."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cramerl import _files
 from cramerl._extras import require_library
 from cramerl.cli.flags import integer_from, make_folder, require_deep_libraries
 from cramerl.cli.report import write_demo_report
+
+if TYPE_CHECKING:
+    from cramerl.runs.training import OnProgress, Run
+
+# The best rates on this game (docs/study.md); the preset's are a compromise over four games.
+_RATES = {"s51": 1e-4, "u51": 3e-4, "c51": 3e-4, "dqn": 1e-3}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,13 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=integer_from(0),
         default=0,
         metavar="N",
-        help="also train s51, u51, c51 and dqn on MinAtar Breakout for N steps each and draw their curves; 150000 "
-        "takes a few minutes on two cores, and a second call continues a stopped one (default: %(default)s)",
+        help="also train s51, u51, c51 and dqn on MinAtar Breakout for N steps each, draw their curves and write a "
+        "report; 150000 takes a few minutes on two cores, and a stopped demo can be continued (default: %(default)s)",
     )
-
-
-def _format_error(error: float) -> str:
-    return f"{error:.1e}" if error > 1e-14 else "< 1e-14"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,39 +66,58 @@ def run(options: argparse.Namespace) -> int:
         print(f"{row.num_atoms:>7}{row.raw:>15.2f}{row.best:>15.2f}   [{row.penalty_low:.3f}, {row.penalty_high:.2f}]")
     print(f"\nGradient descent, {options.atoms} atoms: distance left after {options.steps} steps")
     for descent in result.descents:
-        print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {_format_error(descent.error[-1])}")
+        left = f"{descent.error[-1]:.1e}" if descent.error[-1] > 1e-14 else "< 1e-14"
+        print(f"  {descent.name:<36} condition {descent.condition:>8.1f}   left {left}")
     print("\nReturn distributions of a queue (number waiting, 6 Fourier features)")
     print(queue.summary())
     print()
     for path in written:
         print(f"wrote {path}")
-    return _demo_agents(options) if options.train_steps else 0
+    return _train_agents(options) if options.train_steps else 0
 
 
-def _demo_agents(options: argparse.Namespace) -> int:
-    from cramerl import demo_agents
+def _train_agents(options: argparse.Namespace) -> int:
+    """Train four agents, or continue where they stopped; draw their curves and write a report."""
+    from cramerl import plots
     from cramerl.runs.progress import progress_display
+    from cramerl.runs.scores import tail_score
 
-    curves = []
+    runs, curves = {}, {}
     print(f"\nFour agents learn MinAtar Breakout, {options.train_steps:,} steps each; exploration ends after a third")
-    for agent in demo_agents.AGENTS:
+    for agent in _RATES:
         with progress_display(sys.stderr) as on_progress:
-            run = demo_agents.train_agent(agent, options.train_steps, options.out / "runs", on_progress)
+            runs[agent] = run = _train_agent(agent, options.train_steps, options.out / "runs" / agent, on_progress)
         if not run.finished:
-            print(f"stopped at step {run.step:,} of {agent}; the same command goes on from there")
+            print(f"stopped at step {run.step:,} of {agent}; the same command continues from there")
             return 130
-        curves.append(demo_agents.curve(run))
-        print(f"  {agent:<5} mean return in the last tenth {curves[-1].last:6.2f}   {run.folder}", flush=True)
-    written = [
-        _files.write_json(options.out / "curves.json", demo_agents.summary(curves)),
-        demo_agents.draw(curves, options.out / "curves.png"),
-    ]
-    for path in written:
-        print(f"wrote {path}")
+        rows, score = [row for row in run.rows if "charts/episodic_return" in row], tail_score(run.rows)
+        steps, returns = ([row[name] for row in rows] for name in ("step", "charts/episodic_return"))
+        curves[agent] = {"steps": steps, "returns": returns, "score": score.mean if score.episodes else None}
+        print(f"  {agent:<5} mean return in the last fifth {score.mean:6.2f}   {run.folder}", flush=True)
+    figure, ax = plots.new_figure(1, height=4.0)
+    steps, returns = ([curve[name] for curve in curves.values()] for name in ("steps", "returns"))
+    plots.draw_curves(ax, steps, returns, curves)
+    ax.set_title("MinAtar Breakout, one seed each")
+    print(f"wrote {_files.write_json(options.out / 'curves.json', curves)}")
+    print(f"wrote {plots.save(figure, options.out / 'curves.png')}")
     page = write_demo_report(options.out)
-    best = max(curves, key=lambda curve: curve.last)
-    print(f"to let one play: cramerl play {options.out / 'runs' / best.agent}")
-    pair = " ".join(str(options.out / "runs" / agent) for agent in ("s51", "c51"))
-    print(f"to see what two of them believe: cramerl watch {pair} --highlight compensation")
-    print(f"to look at all of it: open {page}")
+    best = max(runs, key=lambda agent: curves[agent]["score"] or 0.0)
+    print(f"to let one play: cramerl play {runs[best].folder}")
+    print(f"to see what two predict: cramerl watch {runs['s51'].folder} {runs['c51'].folder} --highlight compensation")
+    print(f"to see all of it: open {page}")
     return 0
+
+
+def _train_agent(agent: str, steps: int, folder: Path, on_progress: OnProgress) -> Run:
+    from cramerl.runs.folder import CONFIG, RunFolder
+    from cramerl.runs.presets import preset
+    from cramerl.runs.training import resume, train
+
+    # The demonstration is shorter than MinAtar's usual million steps, so exploration ends earlier too.
+    changes = {"steps": steps, "exploration_decay_steps": max(1, steps // 3), "learning_rate": _RATES[agent]}
+    config = preset("minatar", agent, "Breakout-MinAtar", **changes)
+    if not (folder / CONFIG).exists():
+        return train(config, folder, on_progress=on_progress)
+    if RunFolder.open(folder).group.first != config:
+        raise ValueError(f"{folder} holds a run with other settings: remove it, or choose another --out")
+    return resume(folder, on_progress=on_progress)

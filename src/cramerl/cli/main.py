@@ -13,7 +13,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cramerl._version import __version__
@@ -57,6 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show é still gets its table
+    options = _parse(sys.argv[1:] if arguments is None else list(arguments))
+    return exit_status(lambda: options.run(options))
+
+
+def exit_status(work: Callable[[], int]) -> int:
+    """Do the work of a command; print the errors a user can cause in one line each."""
     terminated: list[int] = []
 
     def terminate(number: int, _: Any) -> None:
@@ -64,9 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.exit(terminated[0])  # an exception, so that clean-up code runs
 
     signal.signal(signal.SIGTERM, terminate)
-    options = _parse(sys.argv[1:] if arguments is None else list(arguments))
     try:
-        status = options.run(options)
+        status = work()
         sys.stdout.flush()
         return status
     except SystemExit:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Play the episodes."""
     from cramerl.runs.folder import load_config
 
-    config = load_config(options.folder)
+    config = load_config(options.folder, options.lane)
     require_deep_libraries()
     options.epsilon = config.eval_epsilon if options.epsilon is None else options.epsilon
     from cramerl.deep.agent import play_episodes
@@ -43,29 +42,22 @@ def run(options: argparse.Namespace) -> int:
     show_progress("loading ...")
     agent = agents.load_agent(options.folder, lane=options.lane)
     envs = build.make_envs(config, min(options.episodes, 16))
+    steps = ended = 0
+
+    def count(observations: Any, actions: Any, step: Any) -> None:
+        nonlocal steps, ended
+        steps, ended = steps + 1, ended + int(step.ended.sum())
+        if steps % 100 == 0:
+            done = f"{min(ended, options.episodes)} of {options.episodes} episodes"
+            show_progress(f"{steps:,} steps in each environment, {done} ended")
+
     try:
-        count = _counter(options.episodes)
-        played = play_episodes(
-            agent, envs, options.episodes, epsilon=options.epsilon, seed=options.seed, on_step=lambda *step: count(step)
-        )
+        played = play_episodes(agent, envs, options.episodes, epsilon=options.epsilon, seed=options.seed, on_step=count)
     finally:
         envs.close()
         show_progress("")
     print_episodes(options, config, played)
     return 0
-
-
-def _counter(episodes: int) -> Callable[[Any], None]:
-    """Count steps and episodes while a person watches."""
-    steps = ended = 0
-
-    def watch(step: Any) -> None:
-        nonlocal steps, ended
-        steps, ended = steps + 1, ended + int(step[2].ended.sum())
-        if steps % 100 == 0:
-            show_progress(f"{steps:,} steps in each environment, {min(ended, episodes)} of {episodes} episodes ended")
-
-    return watch
 
 
 def print_episodes(options: argparse.Namespace, config: TrainConfig, played: list[Episode]) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, get_args, get_origin
 
-from cramerl.runs.config import TrainConfig, setting_types
+from cramerl.runs.config import LANE_SETTINGS, SETTINGS, setting_types
 
 _GROUPS = {
     "run": "run",
@@ -23,19 +22,19 @@ def add_setting_flags(parser: argparse.ArgumentParser, left_out: Collection[str]
     """Add a flag for every setting but those left out, in groups; `setting_texts` finds those that were given."""
     # Python 3.11 takes -1e2 for a flag; -1,-2 are values of a sweep.
     parser._negative_number_matcher = re.compile(r"^-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(,.*)?$", re.IGNORECASE)
-    groups, hints = {}, setting_types()
-    for setting in dataclasses.fields(TrainConfig):
-        if setting.name not in left_out:
-            name = setting.metadata["group"]
-            groups[name] = groups.get(name) or parser.add_argument_group(_GROUPS[name])
-            help_text = f"{setting.metadata['help']} ({_bounds(setting.metadata['bounds'])}default: preset)"
-            _add_setting(groups[name], setting.name, hints[setting.name], help_text)
+    groups = {}
+    for name, setting in SETTINGS.items():
+        if name not in left_out:
+            group = groups.get(setting.group) or parser.add_argument_group(_GROUPS[setting.group])
+            groups[setting.group] = group
+            several = "; several, separated by commas, train at once (gymnax only)" if name in LANE_SETTINGS else ""
+            help_text = f"{setting.help}{several} ({_bounds(setting.bounds)}default: preset)"
+            _add_setting(group, name, setting_types()[name], help_text)
 
 
 def setting_texts(options: argparse.Namespace, left_out: Collection[str]) -> dict[str, str]:
     """The settings whose flags were given, as the user typed them."""
-    names = [setting.name for setting in dataclasses.fields(TrainConfig) if setting.name not in left_out]
-    return {name: getattr(options, name) for name in names if hasattr(options, name)}
+    return {name: getattr(options, name) for name in SETTINGS if name not in left_out and hasattr(options, name)}
 
 
 def _add_setting(group: Any, name: str, hint: Any, help_text: str) -> None:
@@ -55,7 +54,7 @@ def _add_setting(group: Any, name: str, hint: Any, help_text: str) -> None:
     group.add_argument(f"--{flag}", metavar=metavar, default=argparse.SUPPRESS, help=help_text)
 
 
-def _bounds(bounds: dict[str, float]) -> str:
+def _bounds(bounds: Mapping[str, float]) -> str:
     signs = {"low": ">=", "above": ">", "high": "<="}
     words = [f"{signs[end]} {bounds[end]}" for end in signs if end in bounds]
     return f"{' and '.join(words)}; " if words else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import shlex
 import sys
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from cramerl.cli.flags import require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
-from cramerl.runs.config import TrainConfig, parse_setting, require_agent_settings, require_one_or_several
-from cramerl.runs.lanes import diverged_lanes, named_lanes
+from cramerl.runs.config import LANE_SETTINGS, SETTINGS, parse_settings, require_agent_settings
+from cramerl.runs.group import RunGroup
 from cramerl.runs.loggers import require_loggers
 from cramerl.runs.presets import PRESETS, preset, require_env_settings
 
@@ -28,12 +27,12 @@ examples:
   cramerl train s51 Breakout-MinAtar --steps 1e6 --seed 0
   cramerl train u51 CartPole-v1 --double-q --n-step 3 --out runs/mine
   cramerl train c51 pong --preset machado --tensorboard
-  cramerl train s51 Breakout-MinAtar --lanes 5            five seeds at once
+  cramerl train s51 Breakout-MinAtar --seed 0-4           five seeds in one program
   cramerl train s51 pong --print-config > pong.json       settings to look at and change, then
   cramerl train s51 pong --config pong.json
 
 Ctrl-C stops with a checkpoint; `cramerl resume RUN` continues from it. Exit status: 0 done, 1 the loss was no longer
-finite (of several lanes: in all of them), 2 bad input, 130 stopped by Ctrl-C.
+finite (of several runs: in all of them), 2 bad input, 130 stopped by Ctrl-C.
 """
 
 
@@ -49,9 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"\n\npresets:\n{presets}"
     )
     parser.epilog = EXAMPLES
-    for setting in dataclasses.fields(TrainConfig):
-        if setting.name in ("agent", "env"):
-            parser.add_argument(setting.name, metavar=setting.name.upper(), help=setting.metadata["help"])
+    for name in ("agent", "env"):
+        parser.add_argument(name, metavar=name.upper(), help=SETTINGS[name].help)
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--preset", metavar="NAME", help="settings to start from, see above (default: fits ENV)")
     start.add_argument("--config", type=Path, metavar="FILE", help="start from a run's config.json instead of a preset")
@@ -64,39 +62,49 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train."""
-    config = read_settings(options)
+    group = read_settings(options)
     if options.print_config:
-        print(json.dumps(config.to_json(), indent=2))
+        print(json.dumps(group.to_json(), indent=2))
         return 0
     require_deep_libraries()
-    require_loggers(config)
+    require_loggers(group.first)
     from cramerl.runs.training import train
 
-    return train_with_progress(lambda on_progress: train(config, options.out, on_progress=on_progress))
+    return train_with_progress(lambda on_progress: train(group, options.out, on_progress=on_progress))
 
 
-def read_settings(options: argparse.Namespace) -> TrainConfig:
-    """The settings that the command line asks for."""
-    changes = {name: parse_setting(name, text) for name, text in setting_texts(options, _NAMED).items()}
+def read_settings(options: argparse.Namespace) -> RunGroup:
+    """The runs that the command line asks for: several values of a lane setting give several runs."""
+    values = {name: parse_settings(name, text) for name, text in setting_texts(options, _NAMED).items()}
+    for name, several in values.items():
+        if len(several) > 1 and name not in LANE_SETTINGS:
+            raise ValueError(
+                f"{name} must be one value, got {len(several)}; cramerl sweep trains several, and "
+                f"{', '.join(LANE_SETTINGS)} may have several here"
+            )
+    changes = {name: several[0] for name, several in values.items() if name not in LANE_SETTINGS}
+    lanes = {name: several for name, several in values.items() if name in LANE_SETTINGS}
     if options.config is None:
-        return preset(options.preset, options.agent, options.env, **changes)
+        require_agent_settings(lanes, [options.agent])
+        return RunGroup.of(preset(options.preset, options.agent, options.env, **changes), **lanes)
     from cramerl.runs.folder import read_object
 
     try:
-        config = read_object(options.config, TrainConfig.from_json)
+        group = read_object(options.config, RunGroup.from_json)
     except OSError as error:
         raise ValueError(
             f"--config must be a file of settings, {options.config} cannot be read: {error.strerror}"
         ) from error
-    if config.agent != options.agent:
+    if group.first.agent != options.agent:
         raise ValueError(
-            f"AGENT must be {config.agent}, as in {options.config}, got {options.agent}: the file's learning rate and "
-            "other settings were chosen for its agent; start from a preset instead"
+            f"AGENT must be {group.first.agent}, as in {options.config}, got {options.agent}: the file's learning rate "
+            "and other settings were chosen for its agent; start from a preset instead"
         )
-    require_agent_settings(changes, [config.agent])
-    require_env_settings(changes, [options.env])
-    require_one_or_several(changes, config.to_json())
-    return dataclasses.replace(config, agent=options.agent, env=options.env, **changes)
+    require_agent_settings(values, [group.first.agent])
+    require_env_settings(values, [options.env])
+    changed = group.replace(env=options.env, **changes)
+    configs = [config for one in changed.configs for config in RunGroup.of(one, **lanes).configs]
+    return RunGroup(tuple(dict.fromkeys(configs)))
 
 
 def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
@@ -123,9 +131,9 @@ def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
 
 
 def _print_stopped(result: Run) -> int:
-    from cramerl.runs.folder import RunFolder
+    from cramerl.runs.folder import load_config
 
-    kept = RunFolder.open(result.folder).config.checkpoints
+    kept = load_config(result.folder).checkpoints
     text = f"to continue from its last checkpoint: cramerl resume {shlex.quote(str(result.folder))}"
     if kept != "full":
         text = f"{result.folder} cannot be resumed, because its checkpoints are {kept!r}"
@@ -135,9 +143,11 @@ def _print_stopped(result: Run) -> int:
 
 def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
     """What there is now, and what can be done with it."""
-    from cramerl.runs.folder import RunFolder
+    from cramerl.runs.folder import load_group
+    from cramerl.runs.scores import tail_score
 
-    config, folder = RunFolder.open(result.folder).config, shlex.quote(str(result.folder))
+    group, folder = load_group(result.folder), shlex.quote(str(result.folder))
+    config = group.first
     if finished_before:
         yield f"the run was finished already, after {result.step:,} steps; --steps N makes it longer"
     else:
@@ -145,25 +155,21 @@ def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
     if not any(row.get("charts/updates") for row in result.rows):
         first = f"{config.min_replay_steps:,} steps (min_replay_steps)"
         yield f"it has not learned yet: no update is made in the first {first}"
-    rows = [row for row in result.rows if row["step"] > 0.9 * result.step and "charts/episodic_return" in row]
-    episodes = sum(row["charts/episodes"] for row in rows)
+    mean, episodes = tail_score(result.rows)
     if episodes:
-        mean = sum(row["charts/episodes"] * row["charts/episodic_return"] for row in rows) / episodes
-        yield f"mean return {mean:,.2f} in the last tenth of the log ({episodes:,} episodes, with random actions)"
+        yield f"mean return {mean:,.2f} in the last fifth of the steps ({episodes:,} episodes, with random actions)"
     evaluated = [row for row in result.rows if "eval/episodic_return" in row]
     if evaluated:
         mean, episodes = evaluated[-1]["eval/episodic_return"], evaluated[-1]["eval/episodes"]
         yield f"mean return {mean:,.2f} in {episodes} evaluation episodes"
     yield f"the run is in {result.folder}"
-    lanes = config.lane_settings
-    if len(lanes) > 1:
-        yield f"{len(lanes)} lanes were trained: {named_lanes(lanes)}; play and export take one, --lane N (0)"
-    lost = diverged_lanes(result.rows, lanes)
-    if lost:
-        them = "was lost, for its" if len(lost) == 1 else "were lost, for their"
-        yield f"{len(lost)} of them {them} loss was not finite any more: {named_lanes(lanes, lost)}"
+    if len(group) > 1:
+        yield f"{len(group)} runs were trained: {group.describe()}; play and export take one of them, --lane N (0)"
+    diverged = group.diverged(result.rows)
+    if diverged:
+        yield f"{len(diverged)} of them diverged, their loss is no longer finite: {group.describe(diverged)}"
     if config.checkpoints != "none":
-        yield f"to watch its scores: cramerl play {folder}"
-        yield f"what it believes:    cramerl watch {folder}; with its curve on a page: cramerl report {folder}"
+        yield f"to see its scores:      cramerl play {folder}"
+        yield f"to see its predictions: cramerl watch {folder}; with its curve on a page: cramerl report {folder}"
     if config.checkpoints == "full":
-        yield f"to train it longer:  cramerl resume {folder} --steps {2 * config.steps}"
+        yield f"to train it longer:     cramerl resume {folder} --steps {2 * config.steps}"

@@ -31,21 +31,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Recompute the claims."""
     from cramerl import claims
-    from cramerl.report.claims_page import to_html, to_markdown
 
     places = [Path(place) for place in (options.json, options.html, options.markdown) if place not in (None, "-")]
     if len({place.resolve() for place in places}) < len(places):
-        raise ValueError(f"--json, --html and --markdown must be files of their own, got {places[0]} and {places[-1]}")
+        raise ValueError(f"--json, --html and --markdown must be different files, got {places[0]} and {places[-1]}")
     for place in places:
         _files.require_writable(place)
     show_progress("recomputing the paper's claims ...")
     found = claims.verify()
     show_progress("")
-    wanted = [
-        (options.json, json.dumps(claims.to_json(found), indent=2)),
-        (options.html, to_html(found)),
-        (options.markdown, to_markdown(found)),
-    ]
+    wanted = [(options.json, json.dumps(claims.to_json(found), indent=2))]
+    if options.html or options.markdown:
+        from cramerl.report.claims_page import to_html, to_markdown
+
+        wanted += [(options.html, to_html(found)), (options.markdown, to_markdown(found))]
     printed = [text for place, text in wanted if place == "-"]
     written = [_files.write_text(Path(place), text) for place, text in wanted if place not in (None, "-")]
     for text in printed or [claims.format_table(found, shutil.get_terminal_size((100, 24)).columns)]:

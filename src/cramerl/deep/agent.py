@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -80,6 +80,30 @@ class Episode(NamedTuple):
     length: int
 
 
+def play_steps(
+    choose: Callable[[np.ndarray], np.ndarray], envs: HostEnvs, *, epsilon: float = 0.0, seed: int = 0
+) -> Iterator[tuple[np.ndarray, np.ndarray, Step]]:
+    """Play without end; after each step, yield the observations, the actions and what the environments returned.
+
+    Args:
+        choose: the best actions (N,) for observations.
+        envs: where to play.
+        epsilon: probability of a random action.
+        seed: for the environments and the random actions.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+    frames, first = envs.reset(seed), np.ones(envs.num_envs, bool)
+    stack = FrameStack(envs.spec, envs.num_envs)
+    while True:
+        observations = stack.push(frames, first)
+        random = rng.integers(0, envs.spec.num_actions, envs.num_envs)
+        explore = rng.random(envs.num_envs) < epsilon
+        actions = np.where(explore, random, choose(observations)).astype(np.int32)
+        step = envs.step(actions)
+        yield observations, actions, step
+        frames, first = step.frames, step.first
+
+
 def play_episodes(
     agent: Agent,
     envs: HostEnvs,
@@ -101,19 +125,10 @@ def play_episodes(
         seed: for the environments and the random actions.
         on_step: called after each step with observations, actions and what the environments returned.
     """
-    rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
-    frames = envs.reset(seed)
-    stack = FrameStack(envs.spec, envs.num_envs)
     quota = np.full(envs.num_envs, episodes // envs.num_envs) + (np.arange(envs.num_envs) < episodes % envs.num_envs)
     scores, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
     played: list[list[Episode]] = [[] for _ in range(envs.num_envs)]
-    first = np.ones(envs.num_envs, bool)
-    while any(len(done) < n for done, n in zip(played, quota, strict=True)):
-        observations = stack.push(frames, first)
-        random = rng.integers(0, envs.spec.num_actions, envs.num_envs)
-        explore = rng.random(envs.num_envs) < epsilon
-        actions = np.where(explore, random, agent.act(observations)).astype(np.int32)
-        step = envs.step(actions)
+    for observations, actions, step in play_steps(agent.act, envs, epsilon=epsilon, seed=seed) if episodes else ():
         if on_step is not None:
             on_step(observations, actions, step)
         scores += step.rewards
@@ -122,5 +137,6 @@ def play_episodes(
             if len(played[i]) < quota[i]:
                 played[i].append(Episode(float(scores[i]), int(lengths[i])))
             scores[i] = lengths[i] = 0
-        frames, first = step.frames, step.first
+        if all(len(done) == n for done, n in zip(played, quota, strict=True)):
+            break
     return [episode for done in played for episode in done]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 class Stream(enum.IntEnum):
@@ -118,7 +119,7 @@ class Schedule:
             for a, b in zip(cuts, [*cuts[1:], stop], strict=False)
         ]
 
-    def exploration(self, steps: Any) -> jax.Array:
+    def exploration(self, steps: jax.Array | np.floating) -> jax.Array:
         """Epsilon after this many steps."""
         done = (steps - self.min_replay_steps) / max(self.exploration_decay_steps, 1)
         return 1.0 + (self.exploration_final - 1.0) * jnp.clip(done, 0.0, 1.0)

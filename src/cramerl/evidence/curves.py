@@ -1,11 +1,10 @@
-"""Learning curves read from the folders of runs: one for each seed, learning rate and mass penalty in them."""
+"""Learning curves read from the folders of runs, one for each run."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,25 +12,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl.evidence.protocols import PROTOCOL_SETTINGS, Protocol, ScoreKind
-from cramerl.runs.config import AGENTS, TrainConfig, applies_to_agent
+from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
+from cramerl.runs.config import AGENTS, LANE_SETTINGS, SETTINGS, TrainConfig, applies_to_agent
 from cramerl.runs.folder import CONFIG, METRICS, SPEC, VERSIONS, RunFolder, read_object
-from cramerl.runs.lanes import DIVERGED
+from cramerl.runs.group import DIVERGED, RunGroup
+from cramerl.runs.scores import TAIL, in_tail
 
-SWEEP = "sweep.json"  # marks the folder of a study
+SWEEP = "sweep.json"
+"""The file that marks the folder of a study."""
+TUNED = tuple(name for name, setting in SETTINGS.items() if setting.scoring == "tuned")
+"""Settings that are tuned for each agent: tables show the best values, figures show all of them."""
+_LEARNED_WITH = tuple(
+    name
+    for name, setting in sorted(SETTINGS.items())
+    if setting.role in ("learning", "start") and setting.scoring != "protocol"
+)
+
 Array = NDArray[np.float64]
-
-_LANE = {"seed": "", "learning_rate": "learning_rates", "mass_penalty": "mass_penalties"}
-_HUGE = 1e300  # no return is so large; larger integers are no floats
-# Settings that change where a run is kept, how long it is or what is written of it, not what is learned.
-_UNLEARNED = {
-    *("agent", "env", "preset", "seed", "lanes", "learning_rates", "mass_penalties", "steps", "iteration_steps"),
-    *("log_steps", "checkpoints", "tensorboard", "track", "replay_on", "eval_episodes"),
-}
+_HUGE = 1e300  # larger than any return; integers beyond it do not fit a float
 
 
 class Study(NamedTuple):
-    """Runs that belong together: a folder, the name it goes by, and the command that made it where it is known."""
+    """Runs that belong together: their folder, its name, and the command that made it where that is known."""
 
     folder: Path
     name: str
@@ -40,29 +42,23 @@ class Study(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One run: a row of each array for each line of its log.
+    """The learning curve of one run: each array has one entry for each row of the log.
 
     Attributes:
-        agent: its agent.
-        env: its environment.
-        seed: its seed.
-        settings: all settings, those of its lane put in.
+        config: the run's settings.
         steps: (rows,) agent steps, increasing.
         frames: (rows,) emulator frames.
-        returns: (rows,) mean return of the episodes that ended since the row before; NaN where none did.
-        episodes: (rows,) how many these are.
-        metrics: every other number of the log by its tag, (rows,), NaN where a row has none.
+        returns: (rows,) mean return of the episodes that ended since the previous row; NaN if none did.
+        episodes: (rows,) the number of these episodes.
+        metrics: the log's other numbers by tag, (rows,); NaN where a row has none.
         source: folder of the run.
-        study: the study it belongs to.
-        versions: of the libraries.
-        protocol: what its scores depend on.
-        diverged: its loss or its weights stopped being finite, at its last row, before the end of the run.
+        study: the study that the run belongs to.
+        versions: versions of the libraries.
+        protocol: what the scores depend on.
+        diverged: whether the run ended early, at its last row, because its loss or weights were no longer finite.
     """
 
-    agent: str
-    env: str
-    seed: int
-    settings: dict[str, Any]
+    config: TrainConfig
     steps: NDArray[np.int64]
     frames: NDArray[np.int64]
     returns: Array
@@ -71,147 +67,174 @@ class Curve:
     source: Path
     study: Study
     versions: dict[str, Any]
-    protocol: Protocol
+    protocol: ScoringProtocol
     diverged: bool = False
 
     @property
+    def agent(self) -> str:
+        """The run's agent."""
+        return self.config.agent
+
+    @property
+    def env(self) -> str:
+        """The run's environment."""
+        return self.config.env
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.config.seed
+
+    @property
     def last_step(self) -> int:
-        """Steps of the whole run; 0 for a log without rows."""
+        """The step of the last row; 0 if the log has no rows."""
         return int(self.steps[-1]) if len(self.steps) else 0
 
     @property
+    def finished(self) -> bool:
+        """Whether the run did all its steps, or diverged."""
+        return self.diverged or self.last_step >= self.config.steps
+
+    @property
     def learned_with(self) -> dict[str, Any]:
-        """The settings that change what is learned and are no part of the protocol."""
-        skipped = _UNLEARNED | set(PROTOCOL_SETTINGS)
-        return {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in sorted(self.settings.items())
-            if name not in skipped and applies_to_agent(name, self.agent)
-        }
+        """The settings, by name, that change what is learned and are not part of the protocol."""
+        return {name: getattr(self.config, name) for name in _LEARNED_WITH if applies_to_agent(name, self.agent)}
 
 
 def read_curves(paths: Iterable[str | Path], *, scores: ScoreKind = "training") -> list[Curve]:
-    """Every run below the paths.
+    """Read every run at or below the paths.
 
     Args:
-        paths: folders of runs, or folders with such folders below them.
-        scores: "training", the episodes of training, or "evaluation", those played at the end of each iteration.
+        paths: folders of runs, or folders that contain such folders at any depth.
+        scores: "training" for the episodes of training, "evaluation" for those played at the end of each iteration.
 
     Returns:
-        One curve per seed, learning rate and mass penalty, in order of study, environment, agent and seed. A log
-        without rows gives a curve without rows.
+        One curve for each run, in order of study, environment, agent and seed. A log without rows gives a curve
+        without rows.
+    """
+    found: dict[Path, Path] = {}
+    for path in map(Path, paths):
+        runs = [folder for folder, files in walk_folders(path) if is_run(files)]
+        if not runs:
+            raise ValueError(f"{path} contains no runs made by cramerl train or cramerl sweep")
+        for folder in runs:
+            found.setdefault(folder.resolve(), path)
+    return read_runs(found, scores=scores)
+
+
+def walk_folders(path: str | Path) -> Iterator[tuple[Path, Collection[str]]]:
+    """Each folder at or below a path with the names of its files, in order.
+
+    The folders inside a run are left out: they hold its checkpoints.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise ValueError(f"{path} is not a folder" if path.exists() else f"{path} does not exist")
+    for place, below, files in os.walk(path):
+        below.sort()
+        yield Path(place), files
+        if is_run(files):
+            below.clear()
+
+
+def is_run(files: Collection[str]) -> bool:
+    """Whether a folder with these files is the folder of a run."""
+    return CONFIG in files and (METRICS in files or VERSIONS in files)
+
+
+def read_runs(folders: Mapping[Path, Path], *, scores: ScoreKind = "training") -> list[Curve]:
+    """Read the runs in some folders; see `read_curves`.
+
+    Args:
+        folders: the (resolved) folder of each run, and the path at or below which it was found.
+        scores: see `read_curves`.
     """
     if scores not in ("training", "evaluation"):
         raise ValueError(f"scores must be training or evaluation, got {scores!r}")
-    folders: dict[Path, Study] = {}
-    for path in map(Path, paths):
-        for folder in _run_folders(path):
-            folders.setdefault(folder.resolve(), _study(folder, path))
-    studies = _distinct_names(folders.values())
-    curves = [curve for folder, study in folders.items() for curve in _read(folder, studies[study.folder], scores)]
-    curves.sort(key=lambda c: (c.study.name, str(c.study.folder), c.env, _place(c.agent), c.seed, str(c.source)))
+    studies = _name_studies({folder: _find_study(folder, path) for folder, path in folders.items()})
+    curves = [curve for folder, study in studies.items() for curve in _read_run(folder, study, scores)]
+    order = {agent: i for i, agent in enumerate(AGENTS)}
+    curves.sort(key=lambda c: (c.study.name, str(c.study.folder), c.env, order[c.agent], c.seed, str(c.source)))
     _require_no_duplicates(curves)
     return curves
 
 
-def final_score(curve: Curve, tail: float = 0.2, steps: int | None = None) -> float:
+def final_score(curve: Curve, tail: float = TAIL, steps: int | None = None) -> float:
     """Mean return per episode over the last part of the steps; NaN if no episode ended there.
 
-    A run that diverged has no score, NaN, whatever its returns were before: they are not what its settings come to.
+    A run that diverged has no score (NaN), whatever its returns were before: its settings do not work.
 
     Args:
         curve: a run.
-        tail: of its steps, in (0, 1].
-        steps: where the run is taken to end, for a comparison with shorter ones; None: at its end.
+        tail: the fraction of the steps that is scored, in (0, 1].
+        steps: where the run is taken to end, to compare it with shorter ones; None for its last step.
     """
-    rows = last_rows(curve, tail, steps)
-    weights = curve.episodes[rows]
-    if curve.diverged:
-        return float("nan")
-    return float(np.average(curve.returns[rows], weights=weights)) if weights.sum() > 0 else float("nan")
+    rows = tail_rows(curve, tail, steps)
+    if curve.diverged or not rows.any():
+        return math.nan
+    return float(np.average(curve.returns[rows], weights=curve.episodes[rows]))
+
+
+def tail_rows(curve: Curve, tail: float = TAIL, steps: int | None = None) -> NDArray[np.bool_]:
+    """Which rows lie in the last part of the steps and have an episode that ended; see `final_score`."""
+    return in_tail(curve.steps, curve.last_step if steps is None else steps, tail) & (curve.episodes > 0)
 
 
 def area_under_curve(curve: Curve, steps: int | None = None) -> float:
-    """Mean over steps of the return: each row stands for the steps since the last row in which an episode ended.
+    """Mean return over steps: each row counts for the steps since the previous row in which an episode ended.
 
     NaN if no episode ended, or if the run diverged.
     """
-    end = curve.last_step if steps is None else steps
-    there = (curve.episodes > 0) & (curve.steps <= end)
-    if curve.diverged or not there.any():
-        return float("nan")
-    spans = np.diff(curve.steps[there], prepend=0)
-    return float(np.average(curve.returns[there], weights=spans))
-
-
-def last_rows(curve: Curve, tail: float, steps: int | None = None) -> NDArray[np.bool_]:
-    """Which rows have an episode that ended in the last part of the steps."""
-    if not 0 < tail <= 1:
-        raise ValueError(f"tail must be in (0, 1], got {tail!r}")
-    end = curve.last_step if steps is None else steps
-    start = end - tail * end
-    return (curve.steps > start + 1e-9 * end) & (curve.steps <= end) & (curve.episodes > 0)
+    known = curve.episodes > 0
+    if steps is not None:
+        known &= curve.steps <= steps
+    if curve.diverged or not known.any():
+        return math.nan
+    return float(np.average(curve.returns[known], weights=np.diff(curve.steps[known], prepend=0)))
 
 
 def common_steps(curves: Iterable[Curve]) -> int:
-    """The number of steps all curves have: that of the shortest; those without rows or diverged do not count."""
+    """The last step of the shortest curve; curves that are empty or diverged do not count."""
     return min((curve.last_step for curve in curves if curve.last_step and not curve.diverged), default=0)
 
 
 def require_one_protocol(env: str, curves: Iterable[Curve], advice: str = "") -> None:
-    """Raise ValueError, with advice, where runs on a game were not played and scored in one way."""
-    first_of: dict[Protocol, Curve] = {}
+    """Raise ValueError, ending in ``advice``, if runs on a game were not all played and scored in the same way."""
+    first_of: dict[ScoringProtocol, Curve] = {}
     for curve in curves:
         first_of.setdefault(curve.protocol, curve)
     if len(first_of) > 1:
         found = sorted(first_of)
-        words = [f"{first_of[one].source.name} ({one.difference(found)})" for one in found[:2]]
-        where = first_of[found[0]].study.name
+        examples = [f"{first_of[one].source.name} ({one.difference(found)})" for one in found[:2]]
         raise ValueError(
-            f"runs on {env} in {where} must be of one protocol to be compared, got {' and '.join(words)}{advice}"
+            f"runs on {env} in {first_of[found[0]].study.name} must share one protocol to be compared, got "
+            f"{' and '.join(examples)}{advice}"
         )
 
 
 def on_grid(curve: Curve, edges: Sequence[int] | NDArray[Any]) -> Array:
-    """Mean return per episode between each two of the edges (steps), those without an end of an episode filled in.
+    """Mean return per episode between each pair of neighbouring edges (steps).
 
-    Gaps are filled linearly; before the first and after the last episode there is nothing: NaN.
+    Intervals in which no episode ended are interpolated linearly; those before the first episode and after the last
+    one are NaN.
     """
     edges = np.asarray(edges)
-    there = curve.episodes > 0
-    cells = np.searchsorted(edges, curve.steps[there], side="left") - 1
-    inside = (cells >= 0) & (cells < len(edges) - 1)
-    weights, values = curve.episodes[there][inside], curve.returns[there][inside]
-    total = np.bincount(cells[inside], weights * values, minlength=len(edges) - 1)
-    number = np.bincount(cells[inside], weights, minlength=len(edges) - 1)
-    known = np.flatnonzero(number > 0)
-    if not len(known):
-        return np.full(len(edges) - 1, np.nan)
-    every = np.arange(len(edges) - 1)
-    return np.interp(every, known, total[known] / number[known], left=np.nan, right=np.nan)
+    intervals = len(edges) - 1
+    known = curve.episodes > 0
+    place = np.searchsorted(edges, curve.steps[known], side="left") - 1
+    inside = (place >= 0) & (place < intervals)
+    weights, values = curve.episodes[known][inside], curve.returns[known][inside]
+    total = np.bincount(place[inside], weights * values, minlength=intervals)
+    number = np.bincount(place[inside], weights, minlength=intervals)
+    filled = np.flatnonzero(number > 0)
+    if not len(filled):
+        return np.full(intervals, np.nan)
+    return np.interp(np.arange(intervals), filled, total[filled] / number[filled], left=np.nan, right=np.nan)
 
 
-def _place(agent: str) -> tuple[int, str]:
-    return (AGENTS.index(agent) if agent in AGENTS else len(AGENTS), agent)
-
-
-def _run_folders(path: Path) -> list[Path]:
-    if not path.is_dir():
-        raise ValueError(f"RUNS must be folders, {path} is {'none' if path.exists() else 'not there'}")
-    found = []
-    for place, below, files in os.walk(path):
-        below.sort()
-        if CONFIG in files and (METRICS in files or VERSIONS in files):
-            found.append(Path(place))
-            below.clear()  # checkpoints are no runs
-    if not found:
-        raise ValueError(f"RUNS must be folders of runs made by cramerl train or sweep, {path} holds none")
-    return found
-
-
-def _study(folder: Path, path: Path) -> Study:
-    """The study of a run: the folder above it with a sweep.json, else the one it lies in."""
-    folder, path = folder.resolve(), path.resolve()
+def _find_study(folder: Path, path: Path) -> Study:
+    """The study of a run: the nearest folder above it with a sweep.json, or else the folder that contains it."""
+    path = path.resolve()
     marked = next((above for above in (folder, *folder.parents) if (above / SWEEP).is_file()), None)
     place = marked or folder.parent
     command = read_object(place / SWEEP, lambda values: str(values.get("command", ""))) if marked else ""
@@ -219,63 +242,46 @@ def _study(folder: Path, path: Path) -> Study:
     return Study(place, place.relative_to(path).as_posix() if inside else place.name or "runs", command)
 
 
-def _distinct_names(studies: Iterable[Study]) -> dict[Path, Study]:
-    """The studies by their folder; two of one name are numbered."""
-    by_folder = {study.folder: study for study in reversed(list(studies))}
-    seen: dict[str, int] = {}
-    named = {}
-    for folder in sorted(by_folder):
-        study = by_folder[folder]
-        seen[study.name] = number = seen.get(study.name, 0) + 1
-        named[folder] = study if number == 1 else study._replace(name=f"{study.name} ({number})")
-    return named
+def _name_studies(studies: dict[Path, Study]) -> dict[Path, Study]:
+    """The study of each run; if several studies have the same name, the later ones are numbered."""
+    by_folder = {study.folder: study for study in reversed(studies.values())}
+    names = [by_folder[folder].name for folder in sorted(by_folder)]
+    for i, folder in enumerate(sorted(by_folder)):
+        if number := names[:i].count(names[i]):
+            by_folder[folder] = by_folder[folder]._replace(name=f"{names[i]} ({number + 1})")
+    return {run: by_folder[study.folder] for run, study in studies.items()}
 
 
-def _read(folder: Path, study: Study, scores: ScoreKind) -> Iterator[Curve]:
-    written = read_object(folder / CONFIG, _with_defaults)
+def _read_run(folder: Path, study: Study, scores: ScoreKind) -> Iterator[Curve]:
+    """The curve of a run, or of each run that was trained together in one folder."""
+    group = read_object(folder / CONFIG, _read_group)
     versions = read_object(folder / VERSIONS, dict) if (folder / VERSIONS).is_file() else {}
-    lanes: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    rows: list[list[dict[str, Any]]] = [[] for _ in group.configs]
     for row in RunFolder(folder).metrics():
-        lanes.setdefault(_lane_of(row, written, folder), []).append(row)
-    for lane, rows in (lanes or {_lane_of({}, written, folder): []}).items():
-        # Only the first lane is evaluated: no other one is missed there when it diverges.
-        end = scores == "training" or lane == _lane_of({}, written, folder)
-        rows = [row for row in rows if _is_of(row, scores) or (end and row.get(DIVERGED) is True)]
-        settings = written | dict(zip(_LANE, lane, strict=True))
-        settings |= {"lanes": 1, "learning_rates": (), "mass_penalties": ()}
-        yield _curve(settings, rows, scores, folder, study, versions)
+        lane = group.lane_of(row)
+        if lane is None:
+            words = ", ".join(f"{name} {row[name]!r}" for name in LANE_SETTINGS if name in row)
+            raise ValueError(f"{folder / METRICS} has a row of {words}, but {CONFIG} describes no such run")
+        if row.get(DIVERGED) is True:
+            # Only the first lane is evaluated, so only its divergence ends a curve of evaluations.
+            wanted = scores == "training" or lane == 0
+        else:
+            wanted = ("eval/episodic_return" in row) == (scores == "evaluation")
+        if wanted:
+            rows[lane].append(row)
+    for config, its_rows in zip(group.configs, rows, strict=True):
+        yield _make_curve(config, its_rows, scores, folder, study, versions)
 
 
-def _is_of(row: Mapping[str, Any], scores: ScoreKind) -> bool:
-    return row.get(DIVERGED) is not True and ("eval/episodic_return" in row) == (scores == "evaluation")
-
-
-def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """Settings with those that were not there yet when the run was made."""
+def _read_group(values: dict[str, Any]) -> RunGroup:
     for name in ("agent", "env"):
-        if not isinstance(values.get(name), str) or not values[name]:
-            raise ValueError(f"it names no {name}, so it is no run of cramerl train")
-    found = {setting.name: setting.default for setting in dataclasses.fields(TrainConfig)} | values
-    found["base_distribution"] = found.pop("base_law", found["base_distribution"])
-    if not isinstance(found["steps"], int):
-        raise ValueError(f"its steps must be an integer, got {found['steps']!r}")
-    return found
+        if name not in values:
+            raise ValueError(f"it has no {name}, so it was not written by cramerl train")
+    return RunGroup.from_json(values)
 
 
-def _lane_of(row: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> tuple[Any, ...]:
-    """Seed, learning rate and mass penalty of a row; what it does not say is the first lane's."""
-    lane = []
-    for name, several in _LANE.items():
-        first = next(iter(settings.get(several) or ()), settings[name])
-        value = row.get(name, first)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError(f"{folder / METRICS} has a row whose {name} is no number: {value!r}")
-        lane.append(value)
-    return tuple(lane)
-
-
-def _curve(
-    settings: dict[str, Any],
+def _make_curve(
+    config: TrainConfig,
     rows: list[dict[str, Any]],
     scores: ScoreKind,
     folder: Path,
@@ -286,60 +292,50 @@ def _curve(
     steps = np.array([row["step"] for row in rows], np.int64)
     if (np.diff(steps) <= 0).any():
         twice = int(steps[1:][np.diff(steps) <= 0][0])
-        raise ValueError(f"{folder / METRICS} has step {twice} twice for seed {settings['seed']}")
+        raise ValueError(f"{folder / METRICS} has step {twice} twice for seed {config.seed}")
     prefix = "charts" if scores == "training" else "eval"
-    _require_scores(prefix, rows, folder)
+    diverged = any(row.get(DIVERGED) is True for row in rows)
+    if not diverged:
+        _require_scores(prefix, rows, folder)
     columns = _columns(rows)
     missing = np.full(len(rows), np.nan)
     returns = columns.pop(f"{prefix}/episodic_return", missing)
-    # A log of another maker may not count its episodes: then each row counts the same.
+    # Logs of other programs may not count their episodes: then each row counts the same.
     episodes = columns.pop(f"{prefix}/episodes", np.isfinite(returns).astype(np.float64))
     episodes = np.where(np.isfinite(returns) & np.isfinite(episodes), np.maximum(episodes, 0), 0.0)
-    per_step = _frames_per_step(folder, columns.get("frames", missing), steps)
-    frames = steps * int(per_step or 1)
-    for name in ("step", "frames", *_LANE):
-        columns.pop(name, None)
-    try:
-        protocol = Protocol.of(settings, scores, per_step)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{folder / CONFIG} cannot be used: {error}") from error
+    frames_per_step = _frames_per_step(folder, columns.get("frames", missing), steps)
     return Curve(
-        agent=settings["agent"],
-        env=settings["env"],
-        seed=int(settings["seed"]),
-        settings=settings,
+        config=config,
         steps=steps,
-        frames=frames,
+        frames=steps * (frames_per_step or 1),
         returns=np.where(episodes > 0, returns, np.nan),
         episodes=episodes,
-        metrics=columns,
+        metrics={name: values for name, values in columns.items() if name not in ("step", "frames", *SETTINGS)},
         source=folder,
         study=study,
         versions=versions,
-        protocol=protocol,
-        diverged=any(row.get(DIVERGED) is True for row in rows),
+        protocol=ScoringProtocol.of(config, scores, frames_per_step),
+        diverged=diverged,
     )
 
 
 def _require_scores(prefix: str, rows: list[dict[str, Any]], folder: Path) -> None:
-    """Episodes that ended have a score: rows that say otherwise are damaged, and must not change one in silence."""
-    for row in [] if any(row.get(DIVERGED) is True for row in rows) else rows:
-        episodes, score = (row.get(f"{prefix}/{name}") for name in ("episodes", "episodic_return"))
-        none = episodes is None or episodes == 0
-        for name, value in (("episodes", episodes), ("episodic_return", score)):
-            least = 0.0 if name == "episodes" else -_HUGE
+    """Refuse damaged rows, in which episodes ended without a score: they would change the score unnoticed."""
+    for row in rows:
+        no_episodes = row.get(f"{prefix}/episodes") in (None, 0)
+        for name, least in (("episodes", 0.0), ("episodic_return", -_HUGE)):
+            value = row.get(f"{prefix}/{name}")
             missing = value is None or (isinstance(value, float) and math.isnan(value))
-            fine = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < _HUGE
-            if not fine and not (missing and none):
+            valid = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < _HUGE
+            if not valid and not (missing and no_episodes):
                 raise ValueError(
-                    f"{folder / METRICS} has no number as {prefix}/{name} at step {row['step']}: {value!r}"
+                    f"{folder / METRICS}: {prefix}/{name} at step {row['step']} is not a number: {value!r}"
                 )
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Array]:
-    names = dict.fromkeys(name for row in rows for name in row)
     table = {}
-    for name in names:
+    for name in dict.fromkeys(name for row in rows for name in row):
         values = [np.nan if row.get(name) is None else row[name] for row in rows]
         if all(type(value) in (int, float) for value in values):
             column = np.array(values, np.float64)
@@ -347,8 +343,8 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, Array]:
     return table
 
 
-def _frames_per_step(folder: Path, frames: Array, steps: NDArray[np.int64]) -> float | None:
-    """Emulator frames of a step, from the log or the environment's description; None if neither says."""
+def _frames_per_step(folder: Path, frames: Array, steps: NDArray[np.int64]) -> int | None:
+    """Emulator frames of a step, from the log or the description of the environment; None if neither has them."""
     if len(steps) and steps[-1] > 0 and np.isfinite(frames[-1]):
         return round(frames[-1] / steps[-1])
     if (folder / SPEC).is_file():
@@ -364,7 +360,7 @@ def _require_no_duplicates(curves: Iterable[Curve]) -> None:
         if key in seen:
             first, second = (f"{one.source.parent.name}/{one.source.name}" for one in (seen[key], curve))
             raise ValueError(
-                f"{curve.agent} on {curve.env} with seed {curve.seed} is there twice with the same settings, in "
-                f"{first} and {second}: take one of them away"
+                f"{first} and {second} are the same run: {curve.agent} on {curve.env} with seed {curve.seed} and the "
+                "same settings; remove one of them"
             )
         seen[key] = curve

@@ -1,7 +1,7 @@
 """Statistics of scores over runs and games: aggregates, bootstrap intervals, profiles, comparisons.
 
-Scores are a (runs, games) array, or one list of runs per game where games have different numbers of runs. Every game
-counts the same, however many runs it has. The definitions are those of Agarwal et al. 2021 (rliable).
+Scores are a (runs, games) array, or one list of runs per game if games have different numbers of runs. Every game has
+the same weight, whatever its number of runs. The definitions are those of Agarwal et al. 2021 (rliable).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REPS, LEVEL = 2000, 0.95
 
 
 class Interval(NamedTuple):
-    """An estimate with the ends of its interval, which are NaN where a game has a single run."""
+    """An estimate with the ends of its interval, which are NaN if a game has a single run."""
 
     estimate: float
     low: float
@@ -29,7 +29,7 @@ class Interval(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """Share of runs above each threshold, with pointwise bands (NaN where a game has a single run)."""
+    """Fraction of runs above each threshold, with pointwise bands (NaN if a game has a single run)."""
 
     thresholds: Array
     fraction: Array
@@ -38,14 +38,14 @@ class Profile(NamedTuple):
 
 
 class Band(NamedTuple):
-    """A mean over runs at each point with a pointwise interval; NaN where there is nothing to say."""
+    """A mean over runs at each point with a pointwise interval; NaN where there are too few runs."""
 
     mean: Array
     low: Array
     high: Array
 
 
-def games_of(scores: Scores, name: str = "scores") -> Games:
+def games_of(scores: Scores) -> Games:
     """Scores as one array of runs per game, checked."""
     columns: list[Any] = []
     if isinstance(scores, np.ndarray):
@@ -53,17 +53,17 @@ def games_of(scores: Scores, name: str = "scores") -> Games:
     elif isinstance(scores, Sequence) and not isinstance(scores, str) and len(scores):
         columns = [scores] if np.ndim(scores[0]) == 0 else list(scores)
     if not columns:
-        raise ValueError(f"{name} must be a (runs, games) array or a list of runs per game, got {scores!r}")
+        raise ValueError(f"scores must be a (runs, games) array or a list of runs per game, got {scores!r}")
     found = []
     for i, column in enumerate(columns):
         try:
             runs = np.asarray(column, np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"{name} must hold real numbers, game {i} has {column!r}") from None
+            raise ValueError(f"scores must be real numbers, game {i} has {column!r}") from None
         if runs.ndim != 1 or not runs.size:
-            raise ValueError(f"{name} must have one run at least of each game, game {i} has shape {runs.shape}")
+            raise ValueError(f"scores must have at least one run of each game, game {i} has shape {runs.shape}")
         if not np.isfinite(runs).all():
-            raise ValueError(f"{name} must be finite, game {i} has {runs[~np.isfinite(runs)][0]}")
+            raise ValueError(f"scores must be finite, game {i} has {runs[~np.isfinite(runs)][0]}")
         found.append(runs)
     return found
 
@@ -81,64 +81,15 @@ def normalise(scores: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     return (np.asarray(scores, np.float64) - below) / (above - below)
 
 
-def iqm(scores: Scores) -> float:
-    """Interquartile mean: the mean of the middle half of all scores.
-
-    Where games have the same number of runs it is rliable's, ``scipy.stats.trim_mean(scores, 0.25, axis=None)``, which
-    drops whole scores. Otherwise scores weigh as their games ask, and one on the edge of the middle half counts by the
-    share of it that is inside.
-
-    Example:
-        >>> iqm([0.0, 1.0, 2.0, 100.0])
-        1.5
-    """
-    return float(_iqm(games_of(scores)))
-
-
-def mean(scores: Scores) -> float:
-    """Mean over games of the mean over runs."""
-    return float(_mean(games_of(scores)))
-
-
-def median(scores: Scores) -> float:
-    """Median over games of the mean over runs."""
-    return float(_median(games_of(scores)))
-
-
-def optimality_gap(scores: Scores, threshold: float = 1.0) -> float:
-    """How far runs stay below the threshold on average; what is above it counts as on it. Smaller is better."""
-    return float(_optimality_gap(games_of(scores), threshold))
-
-
-def difference_of_means(first: Scores, second: Scores) -> float:
-    """Mean of the first agent's scores minus that of the second's; games in the same order."""
-    return float(_difference(*_same_games(games_of(first, "first"), games_of(second, "second"))))
-
-
-def probability_of_improvement(first: Scores, second: Scores) -> float:
-    """Probability that a run of the first agent beats one of the second's, games averaged.
-
-    Mann-Whitney's U / (n m) in each game; ties count one half.
-    """
-    return float(_improvement(*_same_games(games_of(first, "first"), games_of(second, "second"))))
-
-
-def bootstrap_interval(
-    statistic: str | Callable[..., Array],
-    *scores: Scores,
-    reps: int = REPS,
-    seed: int = 0,
-    level: float = LEVEL,
-) -> Interval:
-    """Percentile interval of a statistic: runs are drawn again within each game (stratified bootstrap).
+def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int = 0, level: float = LEVEL) -> Interval:
+    """Percentile interval of a statistic: runs are resampled within each game (stratified bootstrap).
 
     Args:
-        statistic: one of `STATISTICS`, or a function of as many lists as there are ``scores``: each has one array per
-            game with the runs in the last axis and any leading axes, and the leading axes are returned.
+        name: one of `STATISTICS`.
         scores: one or two agents' scores, resampled independently.
         reps: number of resamples.
-        seed: of the resampling; the same seed gives the same interval.
-        level: share of resamples inside.
+        seed: seed of the resampling; the same seed gives the same interval.
+        level: fraction of resamples inside the interval.
 
     Example:
         >>> found = bootstrap_interval("mean", [1.0, 2.0, 3.0, 4.0])
@@ -146,17 +97,17 @@ def bootstrap_interval(
         (2.5, True)
     """
     _require_bootstrap(reps, level)
-    if isinstance(statistic, str) and statistic not in STATISTICS:
-        raise ValueError(f"statistic must be a function or one of {', '.join(STATISTICS)}, got {statistic!r}")
-    compute = STATISTICS[statistic] if isinstance(statistic, str) else statistic
-    groups = [games_of(one) for one in scores]
-    if len(groups) == 2:
-        groups = list(_same_games(*groups))
-    estimate = float(compute(*groups))
-    if any(len(runs) < 2 for games in groups for runs in games):
+    if name not in STATISTICS:
+        raise ValueError(f"name must be one of {', '.join(STATISTICS)}, got {name!r}")
+    compute, agents = STATISTICS[name], [games_of(one) for one in scores]
+    if len({len(games) for games in agents}) > 1:
+        numbers = " and ".join(str(len(games)) for games in agents)
+        raise ValueError(f"both agents must have the same games, got {numbers} games")
+    estimate = float(compute(*agents))
+    if any(len(runs) < 2 for games in agents for runs in games):
         return Interval(estimate, np.nan, np.nan)
     rng = np.random.default_rng(seed)
-    draws = compute(*([runs[rng.integers(len(runs), size=(reps, len(runs)))] for runs in games] for games in groups))
+    draws = compute(*([runs[rng.integers(len(runs), size=(reps, len(runs)))] for runs in games] for games in agents))
     low, high = np.percentile(draws, _ends(level))
     return Interval(estimate, float(low), float(high))
 
@@ -164,7 +115,7 @@ def bootstrap_interval(
 def performance_profile(
     scores: Scores, thresholds: ArrayLike, *, reps: int = REPS, seed: int = 0, level: float = LEVEL
 ) -> Profile:
-    """Share of runs with a score above each threshold, games averaged, with pointwise bootstrap bands."""
+    """Fraction of runs with a score above each threshold, averaged over games, with pointwise bootstrap bands."""
     _require_bootstrap(reps, level)
     games, taus = games_of(scores), np.atleast_1d(np.asarray(thresholds, np.float64))
     if taus.ndim != 1 or not taus.size or not np.isfinite(taus).all():
@@ -180,18 +131,17 @@ def performance_profile(
 
 
 def mean_band(values: ArrayLike, *, reps: int = REPS, seed: int = 0, level: float = LEVEL) -> Band:
-    """Mean over runs of (runs, points) values with a pointwise bootstrap interval; NaN marks what a run has not."""
+    """Mean over runs of (runs, points) values with a pointwise bootstrap interval; NaN marks missing values."""
     _require_bootstrap(reps, level)
     table = np.asarray(values, np.float64)
     if table.ndim != 2 or not table.shape[0]:
-        raise ValueError(f"values must be a (runs, points) array with one run at least, got shape {table.shape}")
-    there = np.isfinite(table)
-    runs_there = there.sum(axis=0)
-    filled, weight = np.where(there, table, 0.0), there.astype(np.float64)
-    empty = np.full(table.shape[1], np.nan)
-    average = np.divide(filled.sum(axis=0), runs_there, out=empty.copy(), where=runs_there > 0)
-    low, high = empty.copy(), empty.copy()
-    known = runs_there >= 2
+        raise ValueError(f"values must be a (runs, points) array with at least one run, got shape {table.shape}")
+    present = np.isfinite(table)
+    runs = present.sum(axis=0)
+    filled, weight = np.where(present, table, 0.0), present.astype(np.float64)
+    average, low, high = np.full((3, table.shape[1]), np.nan)
+    np.divide(filled.sum(axis=0), runs, out=average, where=runs > 0)
+    known = runs >= 2
     if known.any():
         counts = _counts(len(table), reps, np.random.default_rng(seed))
         total, number = counts @ filled[:, known], counts @ weight[:, known]
@@ -201,7 +151,15 @@ def mean_band(values: ArrayLike, *, reps: int = REPS, seed: int = 0, level: floa
 
 
 def _iqm(games: Games) -> Array:
-    x, weights = np.concatenate(games, axis=-1), np.concatenate([_weights(runs, games) for runs in games])
+    """Interquartile mean: the mean of the middle half of all scores.
+
+    If games have the same number of runs, this is rliable's ``scipy.stats.trim_mean(scores, 0.25, axis=None)``, which
+    drops whole scores. Otherwise a score at the edge of the middle half counts in proportion to the part of its weight
+    that lies inside.
+    """
+    x = np.concatenate(games, axis=-1)
+    # Games have equal weight, and so do the runs of a game.
+    weights = np.concatenate([np.full(runs.shape[-1], 1 / (runs.shape[-1] * len(games))) for runs in games])
     order = np.argsort(x, axis=-1)
     weights = weights[order]
     until = np.cumsum(weights, axis=-1)
@@ -212,31 +170,31 @@ def _iqm(games: Games) -> Array:
     return (inside * np.take_along_axis(x, order, axis=-1)).sum(axis=-1) / inside.sum(axis=-1)
 
 
-def _weights(runs: Array, games: Games) -> Array:
-    return np.full(runs.shape[-1], 1 / (runs.shape[-1] * len(games)))
-
-
-def _game_means(games: Games) -> Array:
-    return np.stack([runs.mean(axis=-1) for runs in games])
-
-
 def _mean(games: Games) -> Array:
-    return _game_means(games).mean(axis=0)
+    """Mean over games of the mean over runs."""
+    return np.stack([runs.mean(axis=-1) for runs in games]).mean(axis=0)
 
 
 def _median(games: Games) -> Array:
-    return np.median(_game_means(games), axis=0)
+    """Median over games of the mean over runs."""
+    return np.median(np.stack([runs.mean(axis=-1) for runs in games]), axis=0)
 
 
-def _optimality_gap(games: Games, threshold: float = 1.0) -> Array:
-    return threshold - _mean([np.minimum(runs, threshold) for runs in games])
+def _optimality_gap(games: Games) -> Array:
+    """How far scores are below 1 on average; those above count as 1. Smaller is better."""
+    return 1.0 - _mean([np.minimum(runs, 1.0) for runs in games])
 
 
 def _difference(first: Games, second: Games) -> Array:
+    """Mean of the first agent's scores minus the second's."""
     return _mean(first) - _mean(second)
 
 
 def _improvement(first: Games, second: Games) -> Array:
+    """Probability that a run of the first agent beats a run of the second, averaged over games.
+
+    This is Mann-Whitney's U / (n m) in each game; ties count one half.
+    """
     wins = []
     for ours, theirs in zip(first, second, strict=True):
         a, b = ours[..., :, None], theirs[..., None, :]
@@ -252,6 +210,7 @@ STATISTICS: dict[str, Callable[..., Array]] = {
     "difference_of_means": _difference,
     "probability_of_improvement": _improvement,
 }
+"""Functions of one or two agents' games. They reduce the runs, the last axis, and keep all leading axes."""
 
 
 def _counts(runs: int, reps: int, rng: np.random.Generator) -> Array:
@@ -261,12 +220,6 @@ def _counts(runs: int, reps: int, rng: np.random.Generator) -> Array:
 
 def _ends(level: float) -> list[float]:
     return [50 * (1 - level), 50 * (1 + level)]
-
-
-def _same_games(first: Games, second: Games) -> tuple[Games, Games]:
-    if len(first) != len(second):
-        raise ValueError(f"both agents must have the same games, got {len(first)} and {len(second)} games")
-    return first, second
 
 
 def _require_bootstrap(reps: int, level: float) -> None:

@@ -1,7 +1,7 @@
 """Policy evaluation with linear features: the whole return distribution, exact and deterministic, in float64."""
 
 from cramerl.linear import examples, features
-from cramerl.linear.certificates import Bound, Certificate
+from cramerl.linear.certificates import Bound, Certificate, LogCertificate
 from cramerl.linear.evaluation import Evaluation, Iterate, evaluate, projected_bellman_iterates
 from cramerl.linear.features import (
     aggregation,
@@ -12,12 +12,15 @@ from cramerl.linear.features import (
     tabular,
     with_bias,
 )
-from cramerl.linear.logs import fit_logs, fit_parquet, read_minari, read_parquet
-from cramerl.linear.lstd import DistributionalLSTD, LogCertificate, SupportReport
+from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.processes import MarkovRewardProcess, Transitions
-from cramerl.linear.ray_logs import fit_ray
-from cramerl.linear.reference import suggest_support
+from cramerl.linear.sources.chunks import fit_logs
+from cramerl.linear.sources.minari import read_minari
+from cramerl.linear.sources.parquet import fit_parquet, read_parquet
+from cramerl.linear.sources.ray import fit_ray
+from cramerl.linear.support_choice import suggest_support
 from cramerl.linear.td import LinearTD, StepSize
+from cramerl.linear.transition_sums import SupportReport
 
 __all__ = [
     "Bound",

@@ -1,21 +1,26 @@
-"""What is guaranteed of an evaluation, what is not, and why: numbers, and a sentence for each."""
+"""What is guaranteed about an evaluation, what is not, and why: numbers, and a sentence for each."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from cramerl._arrays import Floats
 from cramerl.cramer import cramer_distance_sq
-from cramerl.linear.operators import Floats
+from cramerl.linear.moments import Moments
+from cramerl.linear.problem import Normalisation, Problem, Whitening
 from cramerl.linear.reference import reference_distribution
-from cramerl.linear.systems import Problem, process_moments, process_system
+from cramerl.linear.systems import LinearSystem
+from cramerl.linear.transition_sums import TransitionSums
+from cramerl.measures import clipped_mass, with_unit_mass
 from cramerl.projections import backup, project
 from cramerl.supports import Support
 
+# Distance up to which the constant function counts as a combination of the features.
 _IN_SPAN = 1e-9
 
 
@@ -34,13 +39,13 @@ class Bound:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Facts about one evaluation. Fields that need a reference distribution are None where there are too many states.
+    """Facts about one evaluation. Fields that need a reference distribution are None if there are too many states.
 
     Attributes:
         constant_in_span: whether the constant function is a combination of the features.
         constant_distance: its distance to their span, in the norm of the state distribution.
         can_clip: whether r + gamma z can fall outside the support.
-        clipped_mass: mean (absolute) mass that one backup pushes beyond the ends.
+        clipped_mass: mean absolute mass that one backup moves beyond the ends.
         gram_condition: condition number of Phi' Xi Phi.
         contraction_guaranteed: factor of the Cramér norm per step that theory promises; None without stationarity.
         contraction_observed: largest eigenvalue modulus of the iteration.
@@ -48,9 +53,9 @@ class Certificate:
         bound_kind: "theorem 1", "replacement" where the paper's bound is not valid, or "none" without stationarity.
         value_bound: squared error of the means, and the bound on it (Theorem 2).
         value_constant: the constant of Theorem 2, v_max - v_min.
-        lstd_values: (S,) what LSTD says of the mean returns, with the same features.
-        lstd_gap: largest difference of the evaluation's means to them.
-        lstd_reason: why there is a gap, or why there is none.
+        lstd_values: (S,) mean returns according to LSTD with the same features.
+        lstd_gap: largest difference between the evaluation's means and these.
+        lstd_reason: why they differ, or why they agree.
         sentences: all of it in plain words.
     """
 
@@ -72,29 +77,41 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a JSON file."""
-        return {
-            name: {"left": value.left, "right": value.right, "holds": value.holds}
-            if isinstance(value, Bound)
-            else value.tolist()
-            if isinstance(value, np.ndarray)
-            else list(value)
-            if isinstance(value, tuple)
-            else value
-            for name, value in vars(self).items()
-        }
+        plain: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Bound):
+                plain[name] = {"left": value.left, "right": value.right, "holds": value.holds}
+            else:
+                plain[name] = value.tolist() if isinstance(value, np.ndarray) else value
+        return plain
 
 
-def certify(problem: Problem, weights: Floats) -> Certificate:
-    """Compute the certificate of an evaluation with these weights (D, K)."""
+class LogCertificate(NamedTuple):
+    """What can be said about a solution when only data is known, not the process behind it.
+
+    Attributes:
+        constant_distance: distance of the constant function to the span of the features, over the data.
+        gram_condition: condition number of the features' Gram matrix, columns scaled to the same size.
+        lstd_gap: root mean square, over the data, of the difference between the means and those of ordinary LSTD.
+        sentences: all of it in plain words.
+    """
+
+    constant_distance: float
+    gram_condition: float
+    lstd_gap: float
+    sentences: tuple[str, ...]
+
+
+def certify_evaluation(problem: Problem, weights: Floats, system: LinearSystem) -> Certificate:
+    """The certificate of an evaluation with these weights (D, K), the solution of this system."""
     distance = math.sqrt(max(0.0, 1.0 - float(problem.whitening.constant @ problem.whitening.constant)))
     in_span = distance <= _IN_SPAN * max(1.0, math.sqrt(problem.whitening.condition) * 1e-6)
-    if not in_span and distance < 1e-6:
-        distance = _constant_distance(problem)
+    if not in_span and distance < 1e-6:  # one minus the squared projection cancels: compute the distance directly
+        fitted = problem.features @ (problem.whitening.inverse @ problem.whitening.constant)
+        distance = math.sqrt(float(problem.state_distribution @ (1.0 - fitted) ** 2))
         in_span = distance <= _IN_SPAN
     can_clip, clipped = _clipping(problem, weights)
-    lstd, reason = _lstd(problem, in_span, can_clip)
-    values = problem.features @ (weights @ problem.support.atoms) + _offset(problem) * problem.support.atoms.sum()
-    gap = float(np.abs(values - lstd).max())
+    lstd = _lstd_values(problem)
     reference = reference_distribution(problem.process) if problem.stationary else None
     exact = in_span or problem.normalisation != "after"
     bounds = (None, None) if reference is None else _bounds(problem, weights, *reference, exact)
@@ -105,61 +122,81 @@ def certify(problem: Problem, weights: Floats) -> Certificate:
         "clipped_mass": clipped,
         "gram_condition": problem.whitening.condition,
         "contraction_guaranteed": math.sqrt(problem.process.discount) if problem.stationary else None,
-        "contraction_observed": _spectral_radius(problem),
+        "contraction_observed": _spectral_radius(system),
         "distribution_bound": bounds[0],
         "bound_kind": "none" if not problem.stationary else "theorem 1" if exact else "replacement",
         "value_bound": bounds[1],
         "value_constant": problem.support.v_max - problem.support.v_min,
         "lstd_values": lstd,
-        "lstd_gap": gap,
-        "lstd_reason": reason,
+        "lstd_gap": float(np.abs(problem.values(weights) - lstd).max()),
+        "lstd_reason": _lstd_reason(problem, in_span, can_clip),
     }
     return Certificate(**facts, sentences=_sentences(problem, facts))
 
 
-def _offset(problem: Problem) -> float:
-    return 1.0 / problem.support.num_atoms if problem.normalisation == "affine" else 0.0
-
-
-def _constant_distance(problem: Problem) -> float:
-    """Directly, where one minus the squared projection would cancel."""
-    fitted = problem.features @ (problem.whitening.inverse @ problem.whitening.constant)
-    return math.sqrt(float(problem.state_distribution @ (1.0 - fitted) ** 2))
+def certify_log(
+    moments: Moments,
+    sums: TransitionSums,
+    whitening: Whitening,
+    weights: Floats,
+    normalisation: Normalisation,
+    regularisation: float,
+) -> LogCertificate:
+    """The certificate of weights (D, K) that were found from the moments and sums of a log."""
+    n, d = sums.num_samples, len(sums.total)
+    vector = moments.lstd_vector / n
+    if normalisation == "affine":  # LSTD of the model u'z + features
+        base = float(sums.support.atoms.mean())
+        vector = vector + base * (moments.discounts @ moments.inflows - sums.total) / n
+    gram = sums.gram / n
+    plain = np.linalg.solve(gram + regularisation * np.eye(d) - moments.lstd_matrix / n, vector)
+    difference = weights @ sums.support.atoms - plain
+    gap = float(np.sqrt(max(0.0, difference @ gram @ difference)))
+    distance = float(np.sqrt(max(0.0, 1.0 - whitening.constant @ whitening.constant)))
+    in_span = distance < 1e-6 or normalisation == "affine"
+    say = ["A constant is in the span of the features: every distribution has total mass one."]
+    if not in_span:
+        say = [f"No combination of the features is constant (distance {distance:.2g}): add a column of ones."]
+    say.append(f"The features' Gram matrix has condition number {whitening.condition:.3g}.")
+    if gap <= 1e-8 * max(1.0, abs(sums.support.v_min), abs(sums.support.v_max)):
+        say.append("Mean returns equal those of ordinary LSTD on the same data.")
+    else:
+        why = "returns beyond the support are clipped" if in_span else "the missing constant, or clipping"
+        say.append(f"Mean returns differ from ordinary LSTD's by {gap:.3g} (root mean square): {why}.")
+    say.append("How far from the truth is not known: bounds need the process behind the log.")
+    return LogCertificate(distance, whitening.condition, gap, tuple(say))
 
 
 def _clipping(problem: Problem, weights: Floats) -> tuple[bool, float]:
-    b, z = problem.process.branches, problem.support.atoms
-    going, total = b.going_on(), 0.0
-    ended = b.ends * b.mass
-    low, high = z[0], z[-1]
-    can = bool(((b.rewards + b.discounts * low < low) | (b.rewards + b.discounts * high > high)).any())
-    if not can:
+    """Whether a backup can leave the support, and the mean absolute mass that does."""
+    b, support = problem.process.branches, problem.support
+    low, high = support.v_min, support.v_max
+    index = np.flatnonzero((b.rewards + b.discounts * low < low) | (b.rewards + b.discounts * high > high))
+    if not len(index):
         return False, 0.0
-    used = (b.rewards + b.discounts * low < low) | (b.rewards + b.discounts * high > high)
-    index = np.flatnonzero(used)
-    size = max(1, 4_000_000 // len(z))
+    size, total, mass = max(1, 4_000_000 // support.num_atoms), 0.0, b.mass
     for start in range(0, len(index), size):
         rows = index[start : start + size]
-        masses = (going.next_distribution[rows] @ problem.features) @ weights + _offset(problem) * b.mass[rows, None]
-        moved = b.rewards[rows, None] + b.discounts[rows, None] * z
-        outside = (moved < low) | (moved > high)
-        share = np.where(b.ends[rows], ended[rows] * outside[:, 0], (np.abs(masses) * outside).sum(axis=1))
-        total += float(problem.state_distribution[b.states[rows]] @ share)
+        masses = (b.next_distribution[rows] @ problem.features) @ weights + problem.offset * mass[rows, None]
+        # Where the return ends the discount is zero, and any distribution of the branch's mass moves to the reward.
+        masses[b.ends[rows]] = mass[rows][b.ends[rows], None] / support.num_atoms
+        clipped = clipped_mass(support, b.rewards[rows], b.discounts[rows], masses) * np.abs(masses).sum(axis=1)
+        total += float(problem.state_distribution[b.states[rows]] @ clipped)
     return True, total
 
 
-def _lstd(problem: Problem, in_span: bool, can_clip: bool) -> tuple[Floats, str]:
-    """LSTD's values with the evaluation's features (for *affine*: of u'z + features), and why they may differ."""
-    moments = process_moments(problem)
-    vector, base = moments.lstd_vector, 0.0
-    if problem.normalisation == "affine":
-        base = float(problem.support.atoms.mean())
-        continuing = problem.process.continuation() @ np.ones(problem.process.num_states) - 1.0
-        orthonormal = problem.features @ problem.whitening.inverse
-        vector = vector + base * (orthonormal.T @ (problem.state_distribution * continuing))
-    weights = np.linalg.solve(np.eye(len(vector)) - moments.lstd_matrix, vector)
-    values = problem.features @ (problem.whitening.inverse @ weights) + base
-    return values, _lstd_reason(problem, in_span, can_clip)
+def _lstd_values(problem: Problem) -> Floats:
+    """(S,) LSTD's values with the evaluation's features; for *affine*, of the model u'z + features."""
+    features, change, following = problem.features, problem.whitening.inverse, problem.process.continuation()
+    base = problem.offset * float(problem.support.atoms.sum())
+    rewards = problem.process.expected_rewards + base * (np.asarray(following.sum(axis=1)).ravel() - 1.0)
+    matrix, vector = np.eye(len(change)), np.zeros(len(change))
+    size = max(1, 4_000_000 // len(change))
+    for part in (slice(i, i + size) for i in range(0, len(features), size)):  # so that work arrays stay small
+        left = problem.state_distribution[part, None] * (features[part] @ change)
+        matrix -= left.T @ ((following[part] @ features) @ change)
+        vector += left.T @ rewards[part]
+    return base + features @ (change @ np.linalg.solve(matrix, vector))
 
 
 def _lstd_reason(problem: Problem, in_span: bool, can_clip: bool) -> str:
@@ -175,8 +212,8 @@ def _lstd_reason(problem: Problem, in_span: bool, can_clip: bool) -> str:
     return "the constant is not in the span of the features, so total mass leaks into the means"
 
 
-def _spectral_radius(problem: Problem) -> float:
-    system = process_system(problem)
+def _spectral_radius(system: LinearSystem) -> float:
+    """Largest eigenvalue modulus of the iteration; NaN if it was not found."""
     size, shape = system.constant.size, system.constant.shape
     if system.dense is not None and size <= 400:
         return float(np.abs(np.linalg.eigvals(system.dense().reshape(size, size))).max())
@@ -196,15 +233,11 @@ def _spectral_radius(problem: Problem) -> float:
 def _bounds(
     problem: Problem, weights: Floats, grid: Support, distribution: Floats, exact: bool
 ) -> tuple[Bound, Bound | None]:
-    """Theorems 1 and 2, both sides, against a reference distribution on its own grid."""
+    """Both sides of Theorems 1 and 2, against a reference distribution on its own grid."""
     xi, support, gamma = problem.state_distribution, problem.support, problem.process.discount
-    masses = problem.features @ weights + _offset(problem)
-    even = np.full_like(masses, 1.0 / support.num_atoms)
-    start = even if problem.normalisation == "affine" else 0.0 * even
-    whitened = problem.features @ problem.whitening.inverse
-    nearest = project(support, grid.atoms, distribution)
-    best = start + whitened @ (whitened.T @ (xi[:, None] * (nearest - start)))
-    complete, best = (rows + (1.0 - rows.sum(axis=1, keepdims=True)) * even for rows in (masses, best))
+    whitened, nearest = problem.whitened_features, project(support, grid.atoms, distribution)
+    best = problem.offset + whitened @ (whitened.T @ (xi[:, None] * (nearest - problem.offset)))
+    complete, best = (with_unit_mass(support, rows) for rows in (problem.masses(weights), best))
     error_sq = _distance_between_grids(support, grid, distribution, xi)
     left, best_sq = error_sq(complete), error_sq(best)
     if exact:
@@ -222,7 +255,10 @@ def _bounds(
 def _distance_between_grids(
     support: Support, grid: Support, distribution: Floats, xi: Floats
 ) -> Callable[[Floats], float]:
-    """Squared Cramér distance of masses on the support to a distribution on the grid, of mass one, averaged over xi."""
+    """Function (S, K) -> squared Cramér distance between masses on the support and a distribution on the grid.
+
+    Both have mass one; the distance is averaged over the states.
+    """
     union = Support(np.union1d(support.atoms, grid.atoms))
     places, others = (np.searchsorted(union.atoms, s.atoms) for s in (support, grid))
     target = np.zeros((len(distribution), union.num_atoms))
@@ -237,12 +273,12 @@ def _distance_between_grids(
 
 
 def _mass_leak(problem: Problem) -> float:
-    """beta: the C_0 norm of what the wrong mass of the next state adds to the shape."""
+    """beta: the C_0 norm of what a total mass other than one at the next state adds to the shape."""
     b, support = problem.process.branches, problem.support
     fitted = problem.features @ (problem.whitening.inverse @ problem.whitening.constant)
     even = np.full((1, support.num_atoms), 1.0 / support.num_atoms)
     shift = backup(support, b.rewards, b.discounts, even) - even
-    wrong = b.gather((b.going_on().next_distribution @ (fitted - 1.0))[:, None] * shift)
+    wrong = b.gather((b.continuing().next_distribution @ (fitted - 1.0))[:, None] * shift)
     return math.sqrt(
         float(problem.state_distribution @ cramer_distance_sq(support, wrong, 0 * wrong, mass_penalty=0.0))
     )

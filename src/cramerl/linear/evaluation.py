@@ -11,21 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
-from cramerl._arrays import host_reals
-from cramerl._checks import require_choice, require_finite
+from cramerl import plots
+from cramerl._arrays import Floats
+from cramerl._checks import require_choice, require_count, require_tolerance
 from cramerl.cramer import cramer_distance_sq
-from cramerl.linear.certificates import Certificate, certify
-from cramerl.linear.operators import Floats
+from cramerl.linear.certificates import Certificate, certify_evaluation
+from cramerl.linear.problem import Normalisation, Problem, make_problem
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.linear.solve import METHODS, Method, solve
-from cramerl.linear.systems import NORMALISATIONS, Normalisation, Problem, process_system, state_space_system
-from cramerl.linear.whitening import whiten
+from cramerl.linear.systems import LinearSystem, process_system, state_space_system
 from cramerl.measures import cvar, nearest_distribution, quantile
 from cramerl.supports import Support
-
-_STATIONARY_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +32,7 @@ class Evaluation:
     Attributes:
         problem: what was asked: process, features, support, normalisation, state distribution.
         weights: (D, K); row x of ``features @ weights`` holds the masses of state x (for *affine*, plus 1/K).
-        residual: norm, weighted by the state distribution, of what one more step of the process would change.
+        residual: norm, weighted by the state distribution, of the change that one more step of the process makes.
         iterations: products with the operator (1 for a direct solve).
         method: "direct", "krylov" or "iteration".
     """
@@ -51,41 +48,43 @@ class Evaluation:
         """The atoms."""
         return self.problem.support
 
-    @property
-    def _offset(self) -> float:
-        return 1.0 / self.support.num_atoms if self.problem.normalisation == "affine" else 0.0
-
     @cached_property
     def masses(self) -> Floats:
         """(S, K) signed masses of the return of every state."""
-        return self.problem.features @ self.weights + self._offset
+        return self.problem.masses(self.weights)
 
     @cached_property
     def values(self) -> Floats:
         """(S,) mean return of every state."""
-        return self.problem.features @ (self.weights @ self.support.atoms) + self._offset * self.support.atoms.sum()
+        return self.problem.values(self.weights)
 
     @cached_property
     def total_mass(self) -> Floats:
         """(S,) total mass of every state; one where the constant function is in the span of the features."""
-        return self.problem.features @ self.weights.sum(axis=1) + self._offset * self.support.num_atoms
+        return self.problem.features @ self.weights.sum(axis=1) + self.problem.offset * self.support.num_atoms
+
+    @cached_property
+    def system(self) -> LinearSystem:
+        """The linear system that the whitened weights solve; `evaluate` stores the one it solved."""
+        return process_system(self.problem)
 
     @cached_property
     def certificate(self) -> Certificate:
-        """What is guaranteed of this evaluation and what is not; computed when first asked for."""
-        return certify(self.problem, self.weights)
+        """What is guaranteed about this evaluation and what is not; computed on first use."""
+        return certify_evaluation(self.problem, self.weights, self.system)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A system is made of functions, which cannot be pickled. It is built again where it is needed.
+        return {name: value for name, value in vars(self).items() if name != "system"}
 
     def summary(self, states: ArrayLike | None = None) -> str:
-        """A table of states for a person to read, with the certificate's sentences below.
+        """A table of states to read, with the certificate's sentences below.
 
         Args:
             states: which states to show; by default those with the most weight, ten at most.
         """
-        if states is None:
-            states = np.sort(np.argsort(-self.problem.state_distribution, kind="stable")[:10])
-        rows = np.atleast_1d(np.asarray(states))
-        masses = self.problem.features[rows] @ self.weights + self._offset
-        proper = nearest_distribution(self.support, masses)
+        rows = np.atleast_1d(np.asarray(self.problem.most_visited(10) if states is None else states))
+        proper = nearest_distribution(self.support, self.problem.masses(self.weights, rows))
         columns = {
             "state": [str(x) for x in rows],
             "weight": [f"{w:.4f}" for w in self.problem.state_distribution[rows]],
@@ -120,26 +119,9 @@ class Evaluation:
             path: also write the picture there.
             states: which states to draw.
         """
-        from matplotlib.figure import Figure
-
-        if states is None:
-            states = np.sort(np.argsort(-self.problem.state_distribution, kind="stable")[:6])
-        rows = np.atleast_1d(np.asarray(states))
-        columns = min(3, len(rows))
-        lines = -(-len(rows) // columns)
-        figure = Figure(figsize=(4.2 * columns, 2.6 * lines), layout="constrained")
-        axes = np.ravel(figure.subplots(lines, columns, squeeze=False, sharex=True))
-        masses = self.problem.features[rows] @ self.weights + self._offset
-        width = 0.9 * float(self.support.spacings.min())
-        for ax, state, bars in zip(axes, rows, masses, strict=False):
-            ax.bar(self.support.atoms, bars, width=width, color=np.where(bars < 0, "#D55E00", "#0072B2"))
-            ax.axvline(self.values[state], color="#009E73", linewidth=1.5)
-            ax.axhline(0, color="black", linewidth=0.6)
-            ax.set_title(f"state {state}: mean {self.values[state]:.3g}", fontsize=10)
-            ax.spines[["top", "right"]].set_visible(False)
-            ax.set(xlabel="return (green: its mean)", ylabel="mass")
-        for ax in axes[len(rows) :]:
-            ax.set_visible(False)
+        rows = np.atleast_1d(np.asarray(self.problem.most_visited(6) if states is None else states))
+        masses = self.problem.masses(self.weights, rows)
+        figure = plots.draw_state_distributions(self.support.atoms, rows, masses, self.values[rows])
         if path is not None:
             figure.savefig(path, dpi=150)
         return figure
@@ -163,13 +145,13 @@ def evaluate(
         process: a `MarkovRewardProcess`.
         features: (S, D), linearly independent; kept by the result, not copied.
         support: K atoms.
-        normalisation: how the total mass is kept. "before" (normalise, then back up) holds its guarantees for every
-            feature matrix; "after" is the paper's process with its constant put right; "affine" has unit mass by
+        normalisation: how the total mass is kept at one. The guarantees of "before" (normalise, then back up) hold for
+            every feature matrix; "after" is the paper's process with its constant corrected; "affine" has unit mass by
             construction, as u + features @ weights. With the constant in the span of the features all three agree.
         state_distribution: (S,) weights of the states; by default the stationary distribution, which the guarantees
-            need: another one is taken with a warning.
-        method: "direct" factorises a (DK, DK) matrix; "krylov" makes a few hundred products; "iteration" is the
-            paper's process run to the end. "auto" takes direct up to 500 unknowns, else Krylov.
+            need: another one causes a warning.
+        method: "direct" factorises a (DK, DK) matrix; "krylov" makes a few hundred products; "iteration" runs the
+            paper's process until it has converged. "auto" is direct up to 500 unknowns, else Krylov.
         tol: bound on the error of the fixed point, in the norm of `Evaluation.residual`.
 
     Returns:
@@ -179,10 +161,10 @@ def evaluate(
         Theorem 1 of the paper, corrected.
     """
     require_choice("method", method, METHODS)
-    if isinstance(tol, bool) or not isinstance(tol, (int, float, np.number)) or not 0 < tol < 1:
-        raise ValueError(f"tol must lie in (0, 1), got {tol!r}")
+    tol = require_tolerance(tol)
     problem = make_problem(process, features, support, normalisation, state_distribution)
-    found = solve(process_system(problem), method, tol, process.discount)
+    system = process_system(problem)
+    found = solve(system, method, tol, process.discount)
     if not found.residual <= 1e-6 * max(1.0, float(np.linalg.norm(found.weights))):
         warnings.warn(
             f"no fixed point was found (residual {found.residual:.1e}): with weights that are not stationary "
@@ -190,7 +172,9 @@ def evaluate(
             stacklevel=2,
         )
     weights = problem.whitening.inverse @ found.weights
-    return Evaluation(problem, weights, found.residual, found.iterations, found.method)
+    evaluation = Evaluation(problem, weights, found.residual, found.iterations, found.method)
+    vars(evaluation)["system"] = system  # for the certificate, which would build it again
+    return evaluation
 
 
 class Iterate(NamedTuple):
@@ -199,11 +183,11 @@ class Iterate(NamedTuple):
     Attributes:
         step: j.
         masses: P_j, (S, K).
-        shape_change_sq: Cramér part of the squared distance to the iterate before, weighted by the states.
+        shape_change_sq: Cramér part of the squared distance to the previous iterate, weighted by the states.
         mass_change_sq: the part along the total mass.
-        shape_ratio: shape_change_sq over that of the step before (NaN at first); Lemma 3 bounds it by the discount
-            from the second step on.
-        mass_ratio: the same of the masses, where nothing is left to change after one step.
+        shape_ratio: shape_change_sq divided by that of the previous step (NaN at first); Lemma 3 bounds it by the
+            discount from the second step on.
+        mass_ratio: the same for the masses, which no longer change after one step.
     """
 
     step: int
@@ -224,7 +208,7 @@ def projected_bellman_iterates(
     initial_weights: ArrayLike | None = None,
     num_steps: int = 100,
 ) -> Iterator[Iterate]:
-    """Watch the paper's process P_{j+1} = Proj T' P_j converge, with both parts of Lemma 3 at every step.
+    """The iterates of the paper's process P_{j+1} = Proj T' P_j, with both parts of Lemma 3 at every step.
 
     Args:
         process: a `MarkovRewardProcess`.
@@ -236,23 +220,23 @@ def projected_bellman_iterates(
         num_steps: how many steps to yield.
     """
     problem = make_problem(process, features, support, normalisation, state_distribution)
-    return _iterates(problem, initial_weights, num_steps)
-
-
-def _iterates(problem: Problem, initial_weights: ArrayLike | None, num_steps: int) -> Iterator[Iterate]:
-    system = state_space_system(problem)
+    num_steps = require_count("num_steps", num_steps, least=0)
     shape = (problem.features.shape[1], problem.support.num_atoms)
     start = np.zeros(shape) if initial_weights is None else np.asarray(initial_weights, dtype=np.float64)
     if start.shape != shape:
         raise ValueError(f"initial_weights must have shape {shape}, got {start.shape}")
+    return _iterates(problem, start, num_steps)
+
+
+def _iterates(problem: Problem, start: Floats, num_steps: int) -> Iterator[Iterate]:
+    system = state_space_system(problem)
     weights: Floats = np.linalg.solve(problem.whitening.inverse, start).astype(np.float64)
-    offset = 1.0 / shape[1] if problem.normalisation == "affine" else 0.0
-    orthonormal = problem.features @ problem.whitening.inverse
+    orthonormal, offset = problem.whitened_features, problem.offset
+    xi, k = problem.state_distribution, problem.support.num_atoms
     before, shape_before, mass_before = orthonormal @ weights + offset, np.nan, np.nan
     for step in range(1, num_steps + 1):
         weights = system.constant + system.apply(weights)
         masses = orthonormal @ weights + offset
-        xi, k = problem.state_distribution, shape[1]
         shape_sq = float(xi @ cramer_distance_sq(problem.support, masses, before, mass_penalty=0.0))
         mass_sq = float(xi @ (masses - before).sum(axis=1) ** 2) / k
         ratios = [
@@ -260,53 +244,3 @@ def _iterates(problem: Problem, initial_weights: ArrayLike | None, num_steps: in
         ]
         yield Iterate(step, masses, shape_sq, mass_sq, ratios[0], ratios[1])
         before, shape_before, mass_before = masses, shape_sq, mass_sq
-
-
-def make_problem(
-    process: MarkovRewardProcess,
-    features: ArrayLike,
-    support: Support,
-    normalisation: Normalisation,
-    state_distribution: ArrayLike | None,
-) -> Problem:
-    """Check what is asked, and whiten the features."""
-    require_choice("normalisation", normalisation, NORMALISATIONS)
-    if not isinstance(process, MarkovRewardProcess):
-        raise ValueError(f"process must be a MarkovRewardProcess, got {type(process).__name__}")
-    if not isinstance(support, Support):
-        raise ValueError(f"support must be a Support, got {type(support).__name__}")
-    phi = _features(features, process.num_states)
-    if state_distribution is None:
-        xi, stationary = process.stationary_distribution(), True
-    else:
-        xi = _distribution(state_distribution, process.num_states)
-        drift = float(np.abs(process.transition.T @ xi - xi).sum())
-        stationary = drift <= _STATIONARY_TOLERANCE
-        if not stationary:
-            warnings.warn(
-                f"state_distribution is not stationary (one step moves {drift:.2g} of its mass): contraction, "
-                "convergence and the bounds are no longer guaranteed",
-                stacklevel=3,
-            )
-    return Problem(process, phi, support, normalisation, xi, stationary, whiten(phi, xi))
-
-
-def _features(features: Any, num_states: int) -> Floats:
-    values = features.toarray() if sparse.issparse(features) else features
-    phi = host_reals("features", values)
-    if phi.ndim != 2 or phi.shape[0] != num_states or phi.shape[1] == 0:
-        raise ValueError(f"features must have shape ({num_states}, D), one row for each state, got {phi.shape}")
-    require_finite(features=phi)
-    if phi.shape[1] > num_states:
-        raise ValueError(f"features must be at most as many as the {num_states} states, got {phi.shape[1]} columns")
-    return phi
-
-
-def _distribution(weights: ArrayLike, num_states: int) -> Floats:
-    xi = np.array(host_reals("state_distribution", weights))
-    if xi.shape != (num_states,):
-        raise ValueError(f"state_distribution must have shape ({num_states},), got {xi.shape}")
-    if not (xi >= 0).all() or not abs(xi.sum() - 1) <= 1e-8:
-        given = f"a smallest entry of {xi.min():.12g} and a sum of {xi.sum():.12g}"
-        raise ValueError(f"state_distribution must be >= 0 and sum to 1, got {given}")
-    return xi

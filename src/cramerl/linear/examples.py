@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from cramerl.linear.operators import Floats
+from cramerl._arrays import Floats
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.supports import Support
 
@@ -21,7 +21,7 @@ class Counterexample(NamedTuple):
 
 
 def random_walk(num_states: int = 19, discount: float = 0.95) -> MarkovRewardProcess:
-    """A walk on a line, left or right; leaving it on the right pays 1, on the left -1, and starts anew midway."""
+    """A walk on a line, left or right; leaving it on the right pays 1, on the left -1, and restarts in the middle."""
     states = np.arange(num_states)
     middle = num_states // 2
     left = np.where(states > 0, states - 1, middle)
@@ -34,7 +34,7 @@ def random_walk(num_states: int = 19, discount: float = 0.95) -> MarkovRewardPro
 
 
 def ring(num_states: int = 12, discount: float = 0.9, stay: float = 0.0) -> MarkovRewardProcess:
-    """A cycle, run through in one direction; each round pays 1. Periodic unless ``stay`` is positive."""
+    """A cycle that is followed in one direction; each round pays 1. Periodic unless ``stay`` is positive."""
     forward = sparse.csr_array(
         (np.ones(num_states), (np.arange(num_states), (np.arange(num_states) + 1) % num_states)),
         shape=(num_states, num_states),
@@ -46,7 +46,7 @@ def ring(num_states: int = 12, discount: float = 0.9, stay: float = 0.0) -> Mark
 
 
 def gridworld(width: int = 8, height: int = 8, discount: float = 0.95, slip: float = 0.1) -> MarkovRewardProcess:
-    """A walk towards a corner that pays 1 and sends back to the other; each step slips to a random side sometimes."""
+    """A walk towards a corner that pays 1 and leads back to the start; steps sometimes slip in a random direction."""
     size = width * height
     x, y = np.divmod(np.arange(size), height)
     moves = [(1, 0), (0, 1), (-1, 0), (0, -1)]
@@ -66,7 +66,7 @@ def gridworld(width: int = 8, height: int = 8, discount: float = 0.95, slip: flo
 def queue(
     capacity: int = 20, arrival: float = 0.45, service: float = 0.5, discount: float = 0.95
 ) -> MarkovRewardProcess:
-    """Customers in a queue with one server; every one waiting costs 1 / capacity a step."""
+    """Customers in a queue with one server; each costs 1 / capacity per step."""
     n = np.arange(capacity + 1)
     up = np.where(n < capacity, arrival * (1 - np.where(n > 0, service, 0.0)), 0.0)
     down = np.where(n > 0, service * (1 - arrival), 0.0)
@@ -79,11 +79,3 @@ def bound_counterexample() -> Counterexample:
     """Theorem 1's bound breaks for *after*: nothing clips, but the constant is not in the span of the features."""
     process = MarkovRewardProcess([[0.6, 0.4], [0.4, 0.6]], [-2.0, 2.0], 0.5)
     return Counterexample(process, np.array([[1.0], [-1.0]]), Support(np.arange(-4.0, 5.0)))
-
-
-def clipping_counterexample() -> Counterexample:
-    """Two states in turn with values (10, 0): the bound over [z_1, z_k] breaks when returns lie beyond the support."""
-    discount = 0.9
-    values = np.array([10.0, 0.0])
-    process = MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], values - discount * values[::-1], discount)
-    return Counterexample(process, np.eye(2), Support([-1.0, 0.0, 1.0]))

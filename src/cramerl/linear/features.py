@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cramerl._arrays import host_reals
-from cramerl.linear.operators import Floats
+from cramerl._arrays import Floats, host_reals
+from cramerl._checks import require_count
 
 
 def tabular(num_states: int) -> Floats:
     """One feature for each state: the identity."""
-    return np.eye(_count("num_states", num_states))
+    return np.eye(require_count("num_states", num_states))
 
 
 def aggregation(num_states: int, groups: int | ArrayLike) -> Floats:
@@ -22,11 +21,11 @@ def aggregation(num_states: int, groups: int | ArrayLike) -> Floats:
 
     Args:
         num_states: S.
-        groups: a number of groups, cut evenly from the states in order, or (S,) the group of each state.
+        groups: a number of groups, of equally many successive states, or (S,) the group of each state.
     """
-    size = _count("num_states", num_states)
+    size = require_count("num_states", num_states)
     if np.ndim(groups) == 0:
-        number = _count("groups", groups)
+        number = require_count("groups", groups)
         if number > size:
             raise ValueError(f"groups must be at most num_states = {size}, got {number}")
         label = np.arange(size) * number // size
@@ -40,7 +39,7 @@ def aggregation(num_states: int, groups: int | ArrayLike) -> Floats:
 def polynomial(coordinates: ArrayLike, degree: int) -> Floats:
     """All products of powers of the coordinates up to a total degree, the constant first.
 
-    Coordinates are scaled to [-1, 1], and Chebyshev polynomials stand for powers: the same span, far better
+    Coordinates are scaled to [-1, 1], and Chebyshev polynomials replace powers: the span is the same and far better
     conditioned.
 
     Args:
@@ -48,7 +47,7 @@ def polynomial(coordinates: ArrayLike, degree: int) -> Floats:
         degree: >= 0.
     """
     scaled = 2 * _unit_box(coordinates) - 1
-    degree = _count("degree", degree, least=0)
+    degree = require_count("degree", degree, least=0)
     powers = np.cos(np.arange(degree + 1) * np.arccos(np.clip(scaled, -1, 1))[..., None])  # (S, C, degree + 1)
     exponents = [e for e in product(range(degree + 1), repeat=scaled.shape[1]) if sum(e) <= degree]
     return _products(powers, sorted(exponents, key=sum))
@@ -65,7 +64,7 @@ def fourier(coordinates: ArrayLike, order: int) -> Floats:
         Konidaris, Osentoski and Thomas 2011.
     """
     scaled = _unit_box(coordinates)
-    order = _count("order", order, least=0)
+    order = require_count("order", order, least=0)
     frequencies = np.array(list(product(range(order + 1), repeat=scaled.shape[1])))
     return np.cos(np.pi * scaled @ frequencies.T)
 
@@ -80,7 +79,7 @@ def rbf(coordinates: ArrayLike, centres: int | ArrayLike, width: float | None = 
     """
     points = _points("coordinates", coordinates)
     if np.ndim(centres) == 0:
-        number = _count("centres", centres, least=2)
+        number = require_count("centres", centres, least=2)
         axes = [np.linspace(low, high, number) for low, high in zip(points.min(0), points.max(0), strict=True)]
         middle = np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=-1)
         spacing = max(float(a[1] - a[0]) for a in axes)
@@ -97,12 +96,12 @@ def rbf(coordinates: ArrayLike, centres: int | ArrayLike, width: float | None = 
 
 def random_features(num_states: int, num_features: int, seed: int) -> Floats:
     """Independent standard normal features."""
-    shape = (_count("num_states", num_states), _count("num_features", num_features))
+    shape = (require_count("num_states", num_states), require_count("num_features", num_features))
     return np.random.default_rng(seed).normal(size=shape)
 
 
 def with_bias(features: ArrayLike) -> Floats:
-    """The features with a constant one put first, which makes every guarantee hold in its strongest form."""
+    """The features with a column of ones in front, with which every guarantee holds in its strongest form."""
     values = host_reals("features", features)
     if values.ndim != 2:
         raise ValueError(f"features must have shape (S, D), got {values.shape}")
@@ -126,9 +125,3 @@ def _points(name: str, values: ArrayLike) -> Floats:
     if points.ndim != 2 or not points.size or not np.isfinite(points).all():
         raise ValueError(f"{name} must be finite, of shape (S,) or (S, C), got shape {np.shape(values)}")
     return points
-
-
-def _count(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-    return int(value)

@@ -1,4 +1,4 @@
-"""Processes as people write them: matrices, rewards, policies and tables, checked and brought to one form."""
+"""The ways to specify a process: matrices, rewards, policies and tables, checked and brought to one form."""
 
 from __future__ import annotations
 
@@ -9,17 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from cramerl._arrays import host_reals
-from cramerl.linear.operators import Floats, Sparse
+from cramerl._arrays import Floats, host_reals
+from cramerl.linear.operators import Sparse
 
 _ROW_SUM_TOLERANCE = 1e-8
-
-
-def require_discount(discount: float) -> float:
-    """The discount as a float, if it lies in [0, 1)."""
-    if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount < 1:
-        raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
-    return float(discount)
 
 
 def square_matrix(name: str, matrix: Any) -> Sparse:
@@ -31,7 +24,7 @@ def square_matrix(name: str, matrix: Any) -> Sparse:
     if distribution.shape[0] != distribution.shape[1] or distribution.shape[0] == 0:
         raise ValueError(f"{name} must be square, got shape {distribution.shape}")
     distribution = distribution.astype(np.float64)
-    distribution.eliminate_zeros()  # a stored zero is not a way to go
+    distribution.eliminate_zeros()  # a stored zero is not a transition
     if not np.isfinite(distribution.data).all() or (distribution.data < 0).any():
         raise ValueError(
             f"{name} must hold finite probabilities >= 0, got {distribution.data[~(distribution.data >= 0)][:1]}"
@@ -84,7 +77,7 @@ def state_rewards(rewards: Any, num_states: int) -> tuple[NDArray[np.intp], Floa
 
 
 def action_matrices(transitions: Any, policy: Any) -> list[Sparse]:
-    """One transition matrix for each action, from any of the ways to say them."""
+    """One transition matrix for each action, from an (S, A, S) or (A, S, S) array or a list of sparse matrices."""
     if isinstance(transitions, list | tuple) and any(sparse.issparse(m) for m in transitions):
         return [stochastic_matrix(f"transitions[{a}]", matrix) for a, matrix in enumerate(transitions)]
     table = np.asarray(transitions, dtype=np.float64)
@@ -96,7 +89,7 @@ def action_matrices(transitions: Any, policy: Any) -> list[Sparse]:
 
 
 def policy_table(policy: Any, num_states: int, num_actions: int) -> Floats:
-    """(S, A) probabilities from any of the ways to say them."""
+    """(S, A) probabilities, from "uniform", (S,) actions or (S, A) probabilities."""
     if isinstance(policy, str):
         if policy != "uniform":
             raise ValueError(f"policy must be an array or 'uniform', got {policy!r}")

@@ -20,55 +20,55 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cramerl._checks import require_choice, require_scale
-from cramerl.linear.operators import Floats
-from cramerl.linear.rows import Source, feature_table, few_rows, make_rows
-from cramerl.linear.samples import (
-    Data,
-    LogCertificate,
-    SupportReport,
-    certify,
-    data_whitening,
-    system_by_passes,
-    system_from_moments,
-    unit_mass,
-)
+from cramerl._arrays import Floats
+from cramerl._checks import require_choice, require_discount, require_scale, require_tolerance
+from cramerl.linear.certificates import LogCertificate, certify_log
+from cramerl.linear.problem import NORMALISATIONS, Normalisation, mass_offset
 from cramerl.linear.solve import METHODS, Method
 from cramerl.linear.solve import solve as solve_system
-from cramerl.linear.support_choice import choose_support
-from cramerl.linear.systems import NORMALISATIONS, Normalisation
-from cramerl.measures import cvar, nearest_distribution, quantile
+from cramerl.linear.support_choice import support_from_data
+from cramerl.linear.transition_sums import (
+    SupportReport,
+    TransitionSums,
+    sums_whitening,
+    system_by_passes,
+    system_from_moments,
+)
+from cramerl.linear.transitions import Source, feature_table, few_rows, make_rows
+from cramerl.measures import cvar, nearest_distribution, quantile, with_unit_mass
 from cramerl.projections import backup
 from cramerl.supports import Support
 
-# Unknowns up to which a matrix of all of them, once it is there, is factorised.
+# Unknowns up to which the matrix of the whole system, if it was formed anyway, is factorised.
 _DIRECT_UNKNOWNS = 5000
+# Attributes that are known once the fixed point was found, and those that are known once data was seen.
+_SOLVED = ("weights_", "residual_", "support_report_", "certificate_")
+_SEEN = ("support_", "n_features_in_", "n_samples_")
 
 
 class DistributionalLSTD:
-    r"""Least-squares return distributions from transitions, as an estimator in scikit-learn's manner.
+    r"""Least-squares return distributions from transitions, as an estimator in scikit-learn's style.
 
-    A state's distribution is ``X @ weights_`` (for *affine*, plus 1/K): signed masses on the atoms of ``support_``.
-    Put a column
-    of ones among the features: then every distribution has mass one, and where nothing clips the means are those of
-    ordinary
-    LSTD. The distributions are those of the policy that made the data, which should visit states as the policy does.
+    A state's distribution is ``X @ weights_`` (for *affine*, plus 1/K): signed masses on the atoms of ``support_``. Put
+    a column of ones among the features: then every distribution has mass one, and where nothing clips the means are
+    those of ordinary LSTD. The distributions are those of the policy that made the data, which should visit states as
+    the policy does.
 
     Args:
-        support: K atoms; None chooses an even support from the data (of the first chunk, in `partial_fit`): mean return
-            and standard deviation are estimated linearly, and the support reaches four deviations beyond the means.
+        support: K atoms; None chooses an even support from the data (`partial_fit`: from the first chunk). Mean returns
+            and standard deviations are estimated linearly, and the support reaches four deviations beyond the means.
         discount: in [0, 1).
-        num_atoms: K, where the support is chosen.
-        normalisation: how the mass is kept, as in `evaluate`: "before", "after" or "affine".
+        num_atoms: K, if the support is chosen.
+        normalisation: how the mass is kept at one, as in `evaluate`: "before", "after" or "affine".
         regularisation: :math:`\rho \ge 0`, in the units of the mean square of a feature.
         method: "direct", "krylov", "iteration" or "auto", as in `evaluate`.
         tol: bound on the error of the solution, as in `evaluate`.
 
     Attributes:
         weights_: (D, K).
-        residual_: norm, weighted by the data, of what one more step of the process would change.
+        residual_: norm, weighted by the data, of the change that one more step of the process makes.
         support_: the atoms in use.
-        support_report_: a ``SupportReport``: what they cut off.
+        support_report_: a ``SupportReport``: what the support cuts off.
         certificate_: a ``LogCertificate``: constant, conditioning, gap to LSTD; None if the data was used in passes.
         n_features_in_: D.
         n_samples_: transitions seen.
@@ -84,7 +84,7 @@ class DistributionalLSTD:
     residual_: float
     support_report_: SupportReport
     certificate_: LogCertificate | None
-    _data: Data | None = None
+    _sums: TransitionSums | None = None
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class DistributionalLSTD:
         return {name: getattr(self, name) for name in list(inspect.signature(type(self).__init__).parameters)[1:]}
 
     def set_params(self, **params: Any) -> Self:
-        """Change constructor arguments; they count from the next `fit` (support and discount) or `solve` on."""
+        """Change constructor arguments. They take effect at the next `fit` (support and discount) or `solve`."""
         for name in params:
             if name not in self.get_params():
                 raise ValueError(f"params must be among {', '.join(self.get_params())}, got {name!r}")
@@ -123,43 +123,43 @@ class DistributionalLSTD:
         Args:
             X: (n, D) features of the states.
             rewards: (n,).
-            X_next: (n, D) features of the states after them; without effect where the return ends.
+            X_next: (n, D) features of the next states; ignored where the return ends.
             terminated: (n,) whether the return ends with the reward; None: never. An episode that was only cut off
                 (truncated) has not ended.
         """
         return self.fit_source(make_rows(X, rewards, X_next, terminated))
 
     def fit_source(self, source: Source) -> Self:
-        """Find the fixed point for the rows of a source: the fit behind `fit`, `fit_parquet` and `fit_ray`.
+        """Find the fixed point for the rows of a source: what `fit`, `fit_parquet` and `fit_ray` have in common.
 
-        Four passes over the rows, or one where the support is given. Moments that would not fit in memory are replaced
-        by a pass for each product of the iteration.
+        It makes four passes over the rows, or one if the support is given. Moments that do not fit in memory are
+        replaced by a pass for each product of the iteration.
         """
-        self._take(source.total(self._start(source)))
+        self._keep(source.total(self._empty_sums(source)))
         return self._solve(source)
 
     def partial_fit(
         self, X: ArrayLike, rewards: ArrayLike, X_next: ArrayLike, terminated: ArrayLike | None = None
     ) -> Self:
-        """Add one chunk of transitions (arguments as in `fit`); the fixed point is found when it is first asked for.
+        """Add one chunk of transitions (arguments as in `fit`); the fixed point is found on first use.
 
-        Memory does not grow with the data: K² D² numbers at most, and work arrays in the size of a chunk. Chunks of
+        Memory does not grow with the data: at most K² D² numbers, and work arrays of the size of a chunk. Chunks of
         100,000 rows or more are fastest. On an error nothing is added.
         """
-        rows = make_rows(X, rewards, X_next, terminated, None if self._data is None else self.n_features_in_)
-        data = self._start(rows) if self._data is None else self._data
-        if self.discount != data.discount or self.support not in (None, data.support):
+        rows = make_rows(X, rewards, X_next, terminated, None if self._sums is None else self.n_features_in_)
+        sums = self._empty_sums(rows) if self._sums is None else self._sums
+        if self.discount != sums.discount or self.support not in (None, sums.support):
             raise ValueError(
-                f"support and discount must stay {data.support} and {data.discount} for more data, "
+                f"support and discount must stay {sums.support} and {sums.discount} for more data, "
                 f"got {self.support} and {self.discount}"
             )
-        if not data.fits(rows):
+        if not sums.fits(rows):
             raise ValueError(
-                f"partial_fit must hold its moments in {8e-9 * data.most_numbers:g} GB, got rewards that need more "
-                f"with {data.support.num_atoms} atoms and {len(data.total)} features: take fewer, or fit (in passes)"
+                f"partial_fit must hold its moments in {8e-9 * sums.most_numbers:g} GB, got rewards that need more "
+                f"with {sums.support.num_atoms} atoms and {len(sums.total)} features: use fewer, or fit (in passes)"
             )
-        data.add(rows)
-        self._take(data)
+        sums.add(rows)
+        self._keep(sums)
         return self
 
     def solve(self) -> Self:
@@ -167,21 +167,12 @@ class DistributionalLSTD:
         return self._solve(None)
 
     def __getattr__(self, name: str) -> Any:
-        # What the fixed point says is found when it is first asked for.
-        if name in ("weights_", "residual_", "support_report_", "certificate_") and self._data is not None:
+        # Called for missing attributes only: after `partial_fit` the fixed point is found when it is first needed.
+        if name in _SOLVED and self._sums is not None:
             return vars(self.solve())[name]
-        fitted = (
-            "weights_",
-            "residual_",
-            "support_report_",
-            "certificate_",
-            "support_",
-            "n_features_in_",
-            "n_samples_",
-        )
-        if name in fitted:
+        if name in _SOLVED + _SEEN:
             raise NotFittedError(
-                f"{name} is known after fit or partial_fit only: this {type(self).__name__} has no data"
+                f"{name} is known only after fit or partial_fit: this {type(self).__name__} has no data"
             )
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
@@ -199,24 +190,26 @@ class DistributionalLSTD:
         return self._risk(quantile, X, level)
 
     def predict_cvar(self, X: ArrayLike, level: ArrayLike) -> Floats:
-        """Mean of the worst ``level`` share of returns, from the nearest proper distribution: (n,), or (n, L)."""
+        """Mean of the worst fraction ``level`` of returns, from the nearest proper distribution: (n,), or (n, L)."""
         return self._risk(cvar, X, level)
 
     def score(self, X: ArrayLike, rewards: ArrayLike, X_next: ArrayLike, terminated: ArrayLike | None = None) -> float:
-        r"""Share of the spread of the one-step targets that the predictions explain, in squared Cramér distance.
+        r"""Fraction of the spread of the one-step targets that the predictions explain, in squared Cramér distance.
 
         .. math:: 1 - \frac{\sum_t \ell^2(q(x_t), y_t)}{\sum_t \ell^2(\bar y, y_t)}, \qquad y_t = M_{r_t} q(x'_t)
 
-        One is perfect; zero is no better than one distribution for all states. Masses are completed to one first.
-        Where every
-        transition ends the return this is the skill score of the CRPS. Otherwise the targets are the model's own:
-        compare models of the same support and discount only.
+        One is perfect; zero is no better than one distribution for all states. Masses are brought to one first. If
+        every transition ends the return this is the skill score of the CRPS. Otherwise the targets depend on the model:
+        compare only models of the same support and discount.
         """
         rows = make_rows(X, rewards, X_next, terminated, self.n_features_in_)
         spacings, k, n = self.support_.spacings, self.support_.num_atoms, len(rows.rewards)
         missed, squares, total = 0.0, 0.0, np.zeros(k - 1)
         for part in rows.parts(few_rows(8 * k)):
-            q, following = (unit_mass(f @ self.weights_ + self._offset) for f in (part.features, part.next_features))
+            q, following = (
+                with_unit_mass(self.support_, x @ self.weights_ + self._offset)
+                for x in (part.features, part.next_features)
+            )
             target = np.cumsum(backup(self.support_, part.rewards, part.discounts(self._discount), following), axis=1)
             missed += float(np.sum((np.cumsum(q, axis=1) - target)[:, :-1] ** 2 @ spacings))
             squares += float(np.sum(target[:, :-1] ** 2 @ spacings))
@@ -239,46 +232,47 @@ class DistributionalLSTD:
     def _features(self, X: ArrayLike) -> Floats:
         return feature_table("X", X, self.n_features_in_)
 
-    def _start(self, source: Source) -> Data:
+    def _empty_sums(self, source: Source) -> TransitionSums:
+        """Sums to add the source's rows to, on the support that was given or that the rows choose."""
         self._check_settings()
         support, discount = self.support, float(self.discount)
         if support is None:
-            support = choose_support(source, discount, self.num_atoms, float(self.regularisation))
-        return Data(support, discount, source.num_features)
+            support = support_from_data(source, discount, self.num_atoms, float(self.regularisation))
+        return TransitionSums(support, discount, source.num_features)
 
     def _check_settings(self) -> None:
-        discount, tol = self.discount, self.tol
         if self.support is not None and not isinstance(self.support, Support):
             raise ValueError(f"support must be a Support or None, got {type(self.support).__name__}")
-        if isinstance(discount, bool) or not isinstance(discount, (int, float, np.number)) or not 0 <= discount < 1:
-            raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
-        if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not 0 < tol < 1:
-            raise ValueError(f"tol must lie in (0, 1), got {tol!r}")
+        require_discount(self.discount)
+        require_tolerance(self.tol)
         require_choice("normalisation", self.normalisation, NORMALISATIONS)
         require_choice("method", self.method, METHODS)
         require_scale("regularisation", self.regularisation, zero_allowed=True)
 
-    def _take(self, data: Data) -> None:
-        for stale in ("weights_", "residual_", "support_report_", "certificate_"):
+    def _keep(self, sums: TransitionSums) -> None:
+        """Keep the sums, and forget the fixed point of earlier ones."""
+        for stale in _SOLVED:
             vars(self).pop(stale, None)
-        self._data, self._discount = data, data.discount
-        self.support_, self.n_features_in_, self.n_samples_ = data.support, len(data.total), data.num_samples
+        self._sums, self._discount = sums, sums.discount
+        self.support_, self.n_features_in_, self.n_samples_ = sums.support, len(sums.total), sums.num_samples
 
     def _solve(self, source: Source | None) -> Self:
-        data, method, normalisation = self._data, self.method, self.normalisation
-        if data is None:
+        sums, method, normalisation = self._sums, self.method, self.normalisation
+        if sums is None:
             raise NotFittedError(f"{type(self).__name__} must see data first: call fit or partial_fit")
         self._check_settings()
-        whitening = data_whitening(data, float(self.regularisation))
-        if data.collector is not None:
-            system, whole = system_from_moments(data.collector, data, whitening, normalisation)
+        regularisation = float(self.regularisation)
+        whitening = sums_whitening(sums, regularisation)
+        moments = None if sums.collector is None else sums.collector.moments()
+        if moments is not None:
+            system, whole = system_from_moments(moments, sums, whitening, normalisation)
             if method == "auto" and whole and system.constant.size <= _DIRECT_UNKNOWNS:
                 method = "direct"
         elif source is not None:
-            system = system_by_passes(source, data, whitening, normalisation)
+            system = system_by_passes(source, sums, whitening, normalisation)
         else:
-            raise ValueError("solve cannot start from this fit, whose moments were too large to keep: fit again")
-        found = solve_system(system, method, self.tol, data.discount)
+            raise ValueError("solve needs moments, which were too large to keep in this fit: call fit again")
+        found = solve_system(system, method, self.tol, sums.discount)
         if not found.residual <= 1e-6 * max(1.0, float(np.linalg.norm(found.weights))):
             warnings.warn(
                 f"no fixed point was found (residual {found.residual:.1e}): data that does not visit states as the "
@@ -286,11 +280,13 @@ class DistributionalLSTD:
                 stacklevel=3,
             )
         self.weights_, self.residual_ = whitening.inverse @ found.weights, found.residual
-        self._offset = 1.0 / data.support.num_atoms if normalisation == "affine" else 0.0
-        self.support_report_ = data.report(self.weights_, normalisation)
-        self.certificate_ = certify(data, whitening, self.weights_, normalisation, float(self.regularisation))
+        self._offset = mass_offset(normalisation, sums.support)
+        self.support_report_ = sums.report(self.weights_, normalisation)
+        self.certificate_ = None
+        if moments is not None:
+            self.certificate_ = certify_log(moments, sums, whitening, self.weights_, normalisation, regularisation)
         return self
 
 
 class NotFittedError(ValueError, AttributeError):
-    """An answer was asked of an estimator that has seen no data; bases as in scikit-learn's error of this name."""
+    """The estimator has seen no data; the base classes are those of scikit-learn's error of this name."""

@@ -1,7 +1,8 @@
-r"""Sums over transitions, by reward: all that the fixed point needs to know of a process or of data.
+r"""Sums over transitions, by reward: all that the fixed point needs to know about a process or a log.
 
-:math:`M_r` is piecewise linear in r with kinks at :math:`z_i - \gamma z_j`. So rewards between two kinks can be
-shared between them exactly, and any number of distinct rewards becomes at most :math:`K^2 + 1`.
+The backup matrix :math:`M_r` is piecewise linear in r, with kinks where :math:`r + \gamma z_j` meets an atom:
+:math:`r = z_i - \gamma z_j`. So a reward between two kinks acts exactly like a mixture of both, and any number of
+distinct rewards can be replaced by at most :math:`K^2` kinks without an error.
 """
 
 from __future__ import annotations
@@ -12,29 +13,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl.linear.operators import Floats
+from cramerl._arrays import Floats
 from cramerl.projections import project
 from cramerl.supports import Support
 
-# Multiplications up to which OpenBLAS keeps a matrix product on one core.
+# Multiplications up to which OpenBLAS computes a matrix product on one core.
 _UNTHREADED_PRODUCT = 2**18
-# Numbers of gathered rows that stay in cache until they are multiplied.
+# Numbers in gathered rows that stay in the cache until they are multiplied.
 _CACHED_NUMBERS = 2**14
 # A group is the pair of a reward and a discount.
 _Key = tuple[float, float]
 
 
 class Moments(NamedTuple):
-    """What a process (or data) says about whitened features, by group of reward and discount.
+    """Moments of the features of a process or a log, by group of reward and discount.
 
     Attributes:
         rewards: (G,) reward of each group.
         discounts: (G,) discount.
         crosses: B_g, (G, D, D).
-        inflows: (G, D), the feature-weighted probability of each group.
+        inflows: (G, D), probability of each group, weighted by the features.
         terminal: (D, K), projected distribution of the rewards that end the return.
         lstd_matrix: (D, D), sum of discount times B over everything.
-        lstd_vector: (D,), feature-weighted mean reward.
+        lstd_vector: (D,), mean reward, weighted by the features.
     """
 
     rewards: Floats
@@ -49,7 +50,12 @@ class Moments(NamedTuple):
 class MomentCollector:
     """Adds up moments over chunks of branches or samples, grouped by reward.
 
-    Groups are the distinct rewards while these are few; as soon as they are many, the kinks of M_r.
+    Groups are the distinct rewards while these are few. Once there are more rewards than kinks, groups are kinks, and
+    each reward is split between its two neighbouring kinks.
+
+    Attributes:
+        support: K atoms.
+        by_kinks: whether groups are kinks.
     """
 
     def __init__(self, support: Support, num_features: int):
@@ -62,29 +68,38 @@ class MomentCollector:
         self.by_kinks = False
 
     def add(self, left: Floats, right: Floats, rewards: Floats, discounts: Floats, ends, mass: Floats) -> None:
-        """Add rows: weighted features (n, D), next features (n, D), and what the rows' transitions pay and keep."""
+        """Add n transitions.
+
+        Args:
+            left: (n, D) weighted features.
+            right: (n, D) next features.
+            rewards: (n,).
+            discounts: (n,).
+            ends: (n,) booleans, whether the return ends.
+            mass: (n,) probabilities.
+        """
         self._lstd_vector += left.T @ (rewards * mass)
         if ends.any():
             distribution = project(self.support, rewards[ends, None], mass[ends, None])
             self._terminal += left[ends].T @ distribution
-        going = np.flatnonzero(~ends)
-        for discount in np.unique(discounts[going]):
-            rows = going[discounts[going] == discount]
+        continuing = np.flatnonzero(~ends)
+        for discount in np.unique(discounts[continuing]):
+            rows = continuing[discounts[continuing] == discount]
             self._add_rows(left, right, rewards, mass, rows, float(discount))
 
     def count_after(self, rewards: Floats, discount: float) -> int:
-        """How many groups (of D x D numbers) there would be after adding these rewards; for one discount only."""
+        """How many groups (of D x D numbers) there would be after adding rows with these rewards and one discount."""
         values = np.unique(rewards)
         if not self.by_kinks and len(self._groups) + len(values) <= len(self._kinks_of(discount)):
             return len(self._groups.keys() | {(float(value), discount) for value in values})
-        return len(self._kink_keys() | self._shared(values, discount))
+        return len(self._kink_keys() | self._kinks_around(values, discount))
 
     def count_merged(self, other: MomentCollector) -> int:
-        """How many groups there would be with those of another collector."""
+        """How many groups there would be after merging another collector."""
         return len(self._merged_keys(other)[0])
 
     def merge(self, other: MomentCollector) -> None:
-        """Add what another collector, of the same support, has added up; it may end up grouped by kinks itself."""
+        """Add the moments of another collector of the same support, which may be regrouped by kinks for it."""
         _, by_kinks = self._merged_keys(other)
         for collector in (self, other):
             if by_kinks and not collector.by_kinks:
@@ -96,7 +111,7 @@ class MomentCollector:
         self._lstd_vector += other._lstd_vector
 
     def _merged_keys(self, other: MomentCollector) -> tuple[set[_Key], bool]:
-        """The groups of both together, and whether they are kinks."""
+        """The groups of both collectors together, and whether these are kinks."""
         together = self._groups.keys() | other._groups.keys()
         most = min((len(self._kinks_of(discount)) for _, discount in together), default=0)
         if not (self.by_kinks or other.by_kinks) and len(together) <= most:
@@ -104,22 +119,22 @@ class MomentCollector:
         return self._kink_keys() | other._kink_keys(), True
 
     def _kink_keys(self) -> set[_Key]:
-        """The groups there are, or those that there would be by kinks."""
+        """The groups, or what they would be after a switch to kinks."""
         if self.by_kinks:
             return set(self._groups)
         paid: dict[float, list[float]] = {}
         for reward, discount in self._groups:
             paid.setdefault(discount, []).append(reward)
-        return set().union(*(self._shared(np.array(rewards), discount) for discount, rewards in paid.items()))
+        return set().union(*(self._kinks_around(np.array(rewards), discount) for discount, rewards in paid.items()))
 
-    def _shared(self, rewards: Floats, discount: float) -> set[_Key]:
-        """The kinks between which these rewards are shared."""
+    def _kinks_around(self, rewards: Floats, discount: float) -> set[_Key]:
+        """The kinks that these rewards are split between."""
         kinks = self._kinks_of(discount)
         cells = np.unique(_locate(kinks, rewards)[0])
         return {(float(kink), discount) for kink in kinks[np.union1d(cells, cells + 1)]}
 
     def _add_rows(self, left: Floats, right: Floats, rewards: Floats, mass: Floats, rows: Any, discount: float) -> None:
-        """Add the rows of one discount: sorted by group, one product for each group that occurs."""
+        """Add the rows of one discount, sorted by group: one matrix product for each group that occurs."""
         kinks = self._kinks_of(discount)
         paid = rewards[rows]
         if not self.by_kinks:
@@ -129,20 +144,20 @@ class MomentCollector:
                     self._add_block(left, right, mass, rows[index], [(values[g], None)], discount)
                 return
             self._switch_to_kinks()
-        cell, share = _locate(kinks, paid)
+        cell, fraction = _locate(kinks, paid)
         for c, index in _by_group(cell):
-            targets = [(kinks[c], 1.0 - share[index]), (kinks[c + 1], share[index])]
+            targets = [(kinks[c], 1.0 - fraction[index]), (kinks[c + 1], fraction[index])]
             self._add_block(left, right, mass, rows[index], targets, discount)
 
     def _add_block(self, left, right, mass, rows, targets, discount: float) -> None:
-        """Add rows of one group to each of its targets: pairs of a reward and the rows' shares in it (None: all)."""
-        groups = [(self._group(reward, discount), share) for reward, share in targets]
+        """Add rows to groups, given as pairs of a reward and the fraction of each row that it gets (None: all)."""
+        groups = [(self._group(reward, discount), fraction) for reward, fraction in targets]
         size = max(64, _CACHED_NUMBERS // self._size)
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
             a, b, weight = left[rows[part]], right[rows[part]], mass[rows[part]]
-            for (cross, inflow), share in groups:
-                scaled = a if share is None else a * share[part, None]
+            for (cross, inflow), fraction in groups:
+                scaled = a if fraction is None else a * fraction[part, None]
                 add_product(cross, scaled, b)
                 inflow += weight @ scaled
 
@@ -159,18 +174,18 @@ class MomentCollector:
         return self._kinks[discount]
 
     def _switch_to_kinks(self) -> None:
-        """From now on share every reward between its two neighbouring kinks, what was collected included."""
+        """Split every reward between its two neighbouring kinks from now on, and regroup what was collected."""
         old, self._groups, self.by_kinks = self._groups, {}, True
         for (reward, discount), (cross, inflow) in old.items():
             kinks = self._kinks_of(discount)
-            cell, share = _locate(kinks, np.array([reward]))
-            for kink, part in ((kinks[cell[0]], 1.0 - share[0]), (kinks[cell[0] + 1], share[0])):
+            cell, fraction = _locate(kinks, np.array([reward]))
+            for kink, part in ((kinks[cell[0]], 1.0 - fraction[0]), (kinks[cell[0] + 1], fraction[0])):
                 group = self._group(float(kink), discount)
                 group[0] += part * cross
                 group[1] += part * inflow
 
     def __getstate__(self) -> dict[str, Any]:
-        # Groups in one piece: to send thousands of small arrays takes longer than to add them up.
+        # One array for all groups: sending thousands of small arrays takes longer than computing them.
         crosses, inflows = (np.array([group[i] for group in self._groups.values()]) for i in range(2))
         return vars(self) | {"_groups": (list(self._groups), crosses, inflows)}
 
@@ -180,27 +195,30 @@ class MomentCollector:
         vars(self).update(state | {"_groups": groups})
 
     def moments(self) -> Moments:
-        """What was collected so far."""
+        """The moments of all rows so far."""
         keys = sorted(self._groups)
         d = self._size
         crosses = np.array([self._groups[key][0] for key in keys]).reshape(-1, d, d)
         inflows = np.array([self._groups[key][1] for key in keys]).reshape(-1, d)
         rewards, discounts = np.array(keys, dtype=np.float64).reshape(-1, 2).T
-        # Shares of a row sum to one, so the groups hold LSTD's matrix too.
+        # The fractions of a row sum to one, so the groups hold LSTD's matrix too.
         lstd_matrix = (discounts @ crosses.reshape(len(keys), d * d)).reshape(d, d)
         terminal, lstd_vector = self._terminal.copy(), self._lstd_vector.copy()
         return Moments(rewards, discounts, crosses, inflows, terminal, lstd_matrix, lstd_vector)
 
 
 def _locate(kinks: Floats, rewards: Floats) -> tuple[NDArray[np.intp], Floats]:
-    """The cell between two kinks each reward falls into, and how far up in it; beyond the ends M_r is constant."""
+    """The cell between two kinks that each reward falls into, and its position there in [0, 1].
+
+    Beyond the outer kinks M_r does not change, so rewards are moved to these first.
+    """
     inside = np.clip(rewards, kinks[0], kinks[-1])
     cell = np.clip(np.searchsorted(kinks, inside, side="right") - 1, 0, len(kinks) - 2)
     return cell, (inside - kinks[cell]) / (kinks[cell + 1] - kinks[cell])
 
 
 def _by_group(labels: Any) -> Iterator[tuple[int, Any]]:
-    """For each label that occurs: the label and its places. 16-bit labels are sorted by radix, in linear time."""
+    """Each label that occurs, and where. NumPy sorts 16-bit labels by radix, in linear time."""
     small = labels.astype(np.uint16) if labels.max(initial=0) < 2**16 else labels
     order = np.argsort(small, kind="stable")
     ordered = labels[order]
@@ -210,10 +228,10 @@ def _by_group(labels: Any) -> Iterator[tuple[int, Any]]:
 
 
 def add_product(total: Floats, left: Floats, right: Floats) -> None:
-    """Add left.T @ right, of tall matrices (n, D), to ``total`` (D, D): in pieces that BLAS keeps on one core.
+    """Add left.T @ right, of tall matrices (n, D), to ``total`` (D, D), in pieces that BLAS computes on one core.
 
-    OpenBLAS starts its threads above 2^18 multiplications, and for tall matrices these wait for each other longer than
-    they work: on two cores that others use too, 64 and 128 features took 7 times as long.
+    OpenBLAS starts threads above 2^18 multiplications, and for tall matrices these wait for each other longer than they
+    work: on two busy cores products with 64 and 128 features took 7 times as long.
     """
     d = len(total)
     tile = min(d, 64)

@@ -1,33 +1,30 @@
-"""Finite Markov reward processes: what follows each state, and what is exactly true of them."""
+"""Finite Markov reward processes: what follows each state, and the true values and returns."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from cramerl._checks import require_finite
+from cramerl._arrays import Floats
+from cramerl._checks import require_count, require_discount, require_finite
+from cramerl._extras import load_library
 from cramerl.linear.inputs import (
     action_matrices,
     policy_table,
-    require_discount,
     require_stochastic,
     square_matrix,
     state_rewards,
     stochastic_matrix,
     table_entries,
 )
-from cramerl.linear.operators import (
-    Branches,
-    Floats,
-    Sparse,
-    projected_bellman_update,
-    projected_terminal_distribution,
-    solve_fixed_point,
-)
+from cramerl.linear.krylov import solve_fixed_point
+from cramerl.linear.operators import Branches, Sparse, projected_bellman_update, projected_terminal_distribution
 from cramerl.linear.stationary import stationary_distribution
 from cramerl.supports import Support
 
@@ -56,8 +53,8 @@ class MarkovRewardProcess:
         rewards: (S,) rewards received on leaving each state, or for each state a list of (value, probability) pairs.
         discount: in [0, 1).
 
-    For rewards that depend on the next state use `from_outcomes`; for a decision process and a policy `from_mdp`;
-    for a tabular Gymnasium environment `from_gymnasium`.
+    Use `from_outcomes` for rewards that depend on the next state, `from_mdp` for a decision process and a policy, and
+    `from_gymnasium` for a tabular Gymnasium environment.
 
     Example:
         >>> process = MarkovRewardProcess([[0.5, 0.5], [0.0, 1.0]], [1.0, 0.0], discount=0.5)
@@ -103,7 +100,7 @@ class MarkovRewardProcess:
         """The process of following a policy in a Markov decision process.
 
         Args:
-            transitions: (S, A, S) array, Pr(x' | x, a); (A, S, S) arrays and lists of A sparse matrices are taken too.
+            transitions: (S, A, S) array, Pr(x' | x, a); or an (A, S, S) array, or a list of A sparse matrices.
             rewards: (S,), (S, A) or (S, A, S).
             policy: (S, A) probabilities, (S,) actions, or "uniform".
             discount: in [0, 1).
@@ -139,8 +136,8 @@ class MarkovRewardProcess:
     ) -> Self:
         """A tabular Gymnasium environment (with ``env.unwrapped.P``: FrozenLake, Taxi, CliffWalking) under a policy.
 
-        When an episode ends the return ends with it, and the chain starts again from the environment's initial states,
-        so that a stationary distribution exists.
+        When an episode ends, the return ends with it and the chain restarts from the environment's initial states, so
+        that a stationary distribution exists.
 
         Args:
             env_id: for instance "FrozenLake-v1".
@@ -150,41 +147,34 @@ class MarkovRewardProcess:
                 stationary distribution then is that of the final states.
             options: passed to ``gymnasium.make``.
         """
-        import gymnasium
-
-        env = gymnasium.make(env_id, **options)
+        env = load_library("gymnasium").make(env_id, **options)
         try:
             table = getattr(env.unwrapped, "P", None)
             if table is None:
                 raise ValueError(f"env_id must name an environment with a table env.unwrapped.P, got {env_id!r}")
-            starts = np.asarray(env.unwrapped.initial_state_distrib)  # pyright: ignore[reportAttributeAccessIssue]
+            starts = np.asarray(env.unwrapped.initial_state_distrib)
         finally:
             env.close()
         x, action, y, reward, probability, ended = table_entries(table)
         num_states, num_actions = len(table), 1 + int(action.max())
         probability = probability * policy_table(policy, num_states, num_actions)[x, action]
+        # A final state is left with a reward of zero, to itself or to an initial state, whatever the table says.
         final = np.unique(y[ended])
-        keep = ~np.isin(x, final)
-        # A final state is left with nothing: for itself if absorbing, else for a new episode.
+        keep, n = ~np.isin(x, final), len(final)
+        added = (final, final, np.zeros(n), np.ones(n), np.ones(n, dtype=bool))
         x, y, reward, probability, ended = (
-            np.append(given[keep], added)
-            for given, added in (
-                (x, final),
-                (y, final),
-                (reward, np.zeros(len(final))),
-                (probability, np.ones(len(final))),
-                (ended, np.ones(len(final), dtype=bool)),
-            )
+            np.append(given[keep], more) for given, more in zip((x, y, reward, probability, ended), added, strict=True)
         )
         if absorbing:
             return cls._from_entries(num_states, x, y, reward, probability, discount)
+        # An entry that ends an episode becomes one entry for each initial state.
         start_states = np.flatnonzero(starts)
-        repeat = np.where(ended, len(start_states), 1)
-        index = np.repeat(np.arange(len(x)), repeat)
+        index = np.repeat(np.arange(len(x)), np.where(ended, len(start_states), 1))
+        restarts, times = ended[index], int(ended.sum())
         y, probability = y[index], probability[index]
-        y[ended[index]] = np.tile(start_states, int(ended.sum()))
-        probability[ended[index]] *= np.tile(starts[start_states], int(ended.sum()))
-        return cls._from_entries(num_states, x[index], y, reward[index], probability, discount, ended[index])
+        y[restarts] = np.tile(start_states, times)
+        probability[restarts] *= np.tile(starts[start_states], times)
+        return cls._from_entries(num_states, x[index], y, reward[index], probability, discount, restarts)
 
     @classmethod
     def _from_entries(
@@ -223,21 +213,18 @@ class MarkovRewardProcess:
         require_finite(rewards=branches.rewards)
         self.branches = branches
         self.discount = require_discount(discount)
-        self._transition: Sparse = None
-        self._stationary: Floats | None = None
 
     @property
     def num_states(self) -> int:
         """Number of states, S."""
         return self.branches.num_states
 
-    @property
+    @cached_property
     def transition(self) -> Sparse:
         """(S, S) sparse transition matrix."""
-        if self._transition is None:
-            self._transition = sparse.csr_array(self.branches.gather(self.branches.next_distribution), copy=True)
-            self._transition.data.flags.writeable = False
-        return self._transition
+        transition = sparse.csr_array(self.branches.gather(self.branches.next_distribution), copy=True)
+        transition.data.flags.writeable = False
+        return transition
 
     @property
     def expected_rewards(self) -> Floats:
@@ -254,46 +241,70 @@ class MarkovRewardProcess:
         return f"MarkovRewardProcess({size}, discount {self.discount})"
 
     def stationary_distribution(self) -> Floats:
-        """(S,) the distribution that the chain keeps; an error where there is more than one.
+        """(S,) the distribution that a step of the chain does not change; ValueError if there is more than one.
 
-        States that are left for ever get zero. Periodic chains are fine.
+        States that are left for ever get zero. Periodic chains have one too.
         """
-        if self._stationary is None:
-            self._stationary = stationary_distribution(self.transition)
         return self._stationary.copy()
 
+    @cached_property
+    def _stationary(self) -> Floats:
+        return stationary_distribution(self.transition)
+
     def continuation(self) -> Sparse:
-        """(S, S) discounted transition matrix: gamma P, less the transitions that end the return."""
+        """(S, S) discounted transition matrix: gamma P, without the transitions that end the return."""
+        return self._discounted(self.branches.discounts)
+
+    def _discounted(self, discounts: Floats) -> Sparse:
         b = self.branches
-        return sparse.csr_array(b.gather(sparse.csr_array(b.next_distribution.multiply(b.discounts[:, None]))))
+        return sparse.csr_array(b.gather(sparse.csr_array(b.next_distribution.multiply(discounts[:, None]))))
 
     def true_values(self) -> Floats:
         """(S,) expected return of every state."""
+        return self._values.copy()
+
+    @cached_property
+    def _values(self) -> Floats:
         following, rewards = self.continuation(), self.expected_rewards
         if self.num_states <= 2000:
             return np.linalg.solve(np.eye(self.num_states) - following.toarray(), rewards)
         tol = 1e-13 * max(1.0, float(np.linalg.norm(rewards)))
         return solve_fixed_point(lambda v: following @ v, rewards, tol, max_products=100_000).solution
 
+    def true_variances(self) -> Floats:
+        """(S,) variance of the return of every state."""
+        return self._variances.copy()
+
+    @cached_property
+    def _variances(self) -> Floats:
+        # From the second moments, E G^2 = E[r^2 + 2 r gamma V' + gamma^2 G'^2].
+        b, values = self.branches, self._values
+        following = b.continuing().next_distribution @ values
+        known = b.gather(b.rewards**2 * b.mass + 2 * b.rewards * b.discounts * following)
+        matrix = self._discounted(b.discounts**2)
+        tol = 1e-12 * max(1.0, float(np.linalg.norm(known)))
+        moments = solve_fixed_point(lambda v: matrix @ v, known, tol, max_products=100_000).solution
+        return np.maximum(moments - values**2, 0.0)
+
     def true_returns(self, support: Support) -> Floats:
         """(S, K) distribution of the return of every state on the support: the tabular fixed point, without features.
 
-        Its error is that of the grid; take a fine one, wide enough for `return_range`, for a reference distribution.
+        Its only error is that of the grid: for a reference distribution take a fine support that covers `return_range`.
         """
         even = np.full((self.num_states, support.num_atoms), 1.0 / support.num_atoms)
         ended = projected_terminal_distribution(self.branches, support)
-        going = self.branches.going_on()
+        continuing = self.branches.continuing()
 
-        # Solve for the difference to an even distribution of mass one. It has mass zero, where the update contracts;
-        # what rounding adds to the mass would not die out, and is taken out.
+        # Solve for the difference to the uniform distribution. It has mass zero, and there the update contracts. Mass
+        # that rounding adds would stay, because a backup preserves it, so every update removes it.
         def update(masses: Floats) -> Floats:
-            return projected_bellman_update(going, support, masses - masses.mean(axis=1, keepdims=True))
+            return projected_bellman_update(continuing, support, masses - masses.mean(axis=1, keepdims=True))
 
-        constant = projected_bellman_update(going, support, even) + ended - even
+        constant = projected_bellman_update(continuing, support, even) + ended - even
         return even + solve_fixed_point(update, constant, 1e-13, max_products=100_000).solution
 
     def return_range(self) -> tuple[float, float]:
-        """Bounds of every possible return, from the rewards that can occur (and zero, where the return can end)."""
+        """Bounds of every possible return, from the rewards that can occur."""
         low, high = self.reward_range
         scale = 1.0 / (1.0 - self.discount)
         if self.branches.ends.any():
@@ -301,31 +312,32 @@ class MarkovRewardProcess:
         return low * scale, high * scale
 
     def sample(self, num_steps: int, seed: int) -> Transitions:
-        """One trajectory of ``num_steps`` transitions, started from the stationary distribution.
+        """One trajectory of ``num_steps`` transitions that starts from the stationary distribution.
 
         Args:
             num_steps: number of transitions.
             seed: of the random generator; the same seed gives the same trajectory.
         """
-        if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer) or num_steps < 1:
-            raise ValueError(f"num_steps must be an integer >= 1, got {num_steps!r}")
+        num_steps = require_count("num_steps", num_steps)
         rng = np.random.default_rng(seed)
         distribution, b = self.branches.next_distribution, self.branches
-        # Entries of one state are contiguous; cumulative probabilities over all entries make one search a step.
+        # The entries of a state are contiguous, so a search in the cumulative probabilities draws the next state. The
+        # loop works on lists, which Python reads much faster than single elements of arrays.
         ends = np.cumsum(distribution.data)
-        first = distribution.indptr[np.searchsorted(b.states, np.arange(self.num_states))]
-        last = distribution.indptr[np.searchsorted(b.states, np.arange(self.num_states), side="right")]
-        below = np.concatenate([[0.0], ends])[first]
-        mass = np.concatenate([[0.0], ends])[last] - below
+        first, last = (
+            distribution.indptr[np.searchsorted(b.states, np.arange(self.num_states), side=side)]
+            for side in ("left", "right")
+        )
+        below, above = (np.concatenate([[0.0], ends])[edge] for edge in (first, last))
+        cumulative, starts, stops, bottoms, masses, targets = (
+            array.tolist() for array in (ends, first, last, below, above - below, distribution.indices)
+        )
         entries = np.empty(num_steps, dtype=np.intp)
         state = int(rng.choice(self.num_states, p=self.stationary_distribution()))
-        draws = rng.random(num_steps)
-        targets = distribution.indices
-        for t in range(num_steps):
-            place = below[state] + draws[t] * mass[state]
-            low, high = first[state], last[state]
-            entry = min(low + int(np.searchsorted(ends[low:high], place, side="right")), high - 1)
-            entries[t] = entry
+        for t, draw in enumerate(rng.random(num_steps).tolist()):
+            place, stop = bottoms[state] + draw * masses[state], stops[state]
+            entries[t] = entry = min(bisect_right(cumulative, place, starts[state], stop), stop - 1)
             state = targets[entry]
         branch = np.searchsorted(distribution.indptr, entries, side="right") - 1
-        return Transitions(b.states[branch], b.rewards[branch], targets[entries].astype(np.intp), b.ends[branch])
+        next_states = distribution.indices[entries].astype(np.intp)
+        return Transitions(b.states[branch], b.rewards[branch], next_states, b.ends[branch])

@@ -1,8 +1,8 @@
-"""A reference distribution of the returns: fine, and free of the spreading that repeated projection brings.
+"""A reference distribution of the returns: on a fine grid, without the spreading that repeated projection causes.
 
-The hat projection keeps the mean of what it moves but widens it, by up to a quarter of the spacing squared each
-time; at a discount of 0.99 fifty such steps add up. Here mass is shared between four neighbours (cubic Lagrange
-weights), which keeps three moments. The weights may be negative: this is for measuring, not for predicting.
+The hat projection preserves the mean of a mass but adds variance, up to a quarter of the spacing squared each time;
+at a discount of 0.99 fifty such steps add up. Here mass is split between four neighbouring atoms (cubic Lagrange
+weights), which preserves three moments. The weights may be negative: this is for measuring errors, not for predicting.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from cramerl._arrays import add_at
-from cramerl.linear.operators import Branches, Floats, solve_fixed_point
+from cramerl._arrays import Floats, add_at
+from cramerl.linear.krylov import solve_fixed_point
+from cramerl.linear.operators import Branches
 from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.linear.support_choice import suggest_support
 from cramerl.supports import Support
 
-# Numbers (states x atoms) up to which a reference distribution is computed, and the atoms it should have at least.
+# Numbers (states x atoms) up to which a reference distribution is computed, and how many atoms it may have.
 _MOST_NUMBERS = 1_500_000
 _FEWEST_ATOMS, _MOST_ATOMS = 300, 1000
 # Distinct rewards up to which each has its own sparse matrix.
@@ -30,60 +32,27 @@ def reference_distribution(process: MarkovRewardProcess) -> tuple[Support, Float
     budget = _MOST_NUMBERS if _few_rewards(process.branches) else _MOST_NUMBERS // 4
     if budget // process.num_states < _FEWEST_ATOMS:
         return None
-    grid = _grid(process, min(_MOST_ATOMS, budget // process.num_states))
-    branches = process.branches
-    going = branches.going_on()
+    grid = suggest_support(process, min(_MOST_ATOMS, budget // process.num_states), _DEVIATIONS)
+    branches, continuing = process.branches, process.branches.continuing()
     move = _mover(branches, grid)
     start = np.full((process.num_states, grid.num_atoms), 1.0 / grid.num_atoms)
     ended = np.zeros((len(branches.states), grid.num_atoms))
     ended[:, 0] = branches.ends * branches.mass
 
-    # As in `MarkovRewardProcess.true_returns`: the difference to an even distribution has mass zero, and is kept there.
+    # As in `MarkovRewardProcess.true_returns`: solve for the difference to the uniform distribution, of mass zero.
     def update(masses: Floats) -> Floats:
-        return branches.gather(move(going.next_distribution @ (masses - masses.mean(axis=1, keepdims=True))))
+        return branches.gather(move(continuing.next_distribution @ (masses - masses.mean(axis=1, keepdims=True))))
 
-    constant = branches.gather(move(going.next_distribution @ start)) + branches.gather(move(ended)) - start
+    constant = branches.gather(move(continuing.next_distribution @ start)) + branches.gather(move(ended)) - start
     return grid, start + solve_fixed_point(update, constant, 1e-10, max_products=5000).solution
-
-
-def suggest_support(process: MarkovRewardProcess, num_atoms: int = 51, deviations: float = 4.0) -> Support:
-    """An even support over the returns that matter: every state's mean and some standard deviations to either side.
-
-    Args:
-        process: a `MarkovRewardProcess`.
-        num_atoms: K.
-        deviations: how many standard deviations; never further than returns can reach.
-    """
-    return _grid(process, num_atoms, deviations)
 
 
 def _few_rewards(branches: Branches) -> bool:
     return len(np.unique(branches.rewards)) <= _MOST_MATRICES
 
 
-def _grid(process: MarkovRewardProcess, num_atoms: int, deviations: float = _DEVIATIONS) -> Support:
-    low, high = process.return_range()
-    values = process.true_values()
-    spread = deviations * np.sqrt(np.maximum(_second_moments(process, values) - values**2, 0.0))
-    low, high = max(low, float((values - spread).min())), min(high, float((values + spread).max()))
-    margin = 1e-6 * (1 + abs(low) + abs(high)) if high - low < 1e-9 * (1 + abs(low)) else 0.0
-    return Support.uniform(low - margin, high + margin, num_atoms)
-
-
-def _second_moments(process: MarkovRewardProcess, values: Floats) -> Floats:
-    """E G^2 = E[r^2 + 2 r gamma V' + gamma^2 G'^2]."""
-    b = process.branches
-    going = b.going_on()
-    known = b.gather(b.rewards**2 * b.mass + 2 * b.rewards * b.discounts * (going.next_distribution @ values))
-    twice: Any = sparse.csr_array(
-        b.gather(sparse.csr_array(going.next_distribution.multiply(b.discounts[:, None] ** 2)))
-    )
-    tol = 1e-12 * max(1.0, float(np.linalg.norm(known)))
-    return solve_fixed_point(lambda v: twice @ v, known, tol, max_products=100_000).solution
-
-
 def _mover(branches: Branches, grid: Support) -> Any:
-    """Function (N, n) -> (N, n): the masses of each branch moved to r + gamma z and shared between four atoms."""
+    """Function (N, n) -> (N, n) that moves the masses of each branch to r + gamma z, split between four atoms."""
     if not _few_rewards(branches):
         index, weights = _stencil(grid, branches.rewards[:, None] + branches.discounts[:, None] * grid.atoms)
         n = grid.num_atoms

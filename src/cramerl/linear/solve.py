@@ -7,13 +7,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
-from cramerl.linear.operators import Floats, solve_fixed_point
+from cramerl._arrays import Floats
+from cramerl.linear.krylov import solve_fixed_point
 from cramerl.linear.systems import LinearSystem
 
 Method = Literal["auto", "direct", "krylov", "iteration"]
 METHODS = ("auto", "direct", "krylov", "iteration")
 
-# Unknowns up to which a factorisation is as quick as Krylov's few hundred products.
+# Unknowns up to which a factorisation is as fast as Krylov's few hundred products.
 _DIRECT_UNKNOWNS = 500
 # Unknowns past which the matrix of a direct solve (8 bytes an entry) is refused: three gigabytes.
 _MOST_DIRECT_UNKNOWNS = 20_000
@@ -40,7 +41,7 @@ def solve(system: LinearSystem, method: Method, tol: float, discount: float) -> 
         return _direct(system, target)
     if method == "krylov":
         found = solve_fixed_point(system.apply, system.constant, target, _MOST_PRODUCTS)
-        return Solution(found.solution, found.residual, found.iterations, "krylov")
+        return Solution(found.solution, found.residual, found.products, "krylov")
     return _iterate(system, target)
 
 
@@ -55,7 +56,7 @@ def _direct(system: LinearSystem, target: float) -> Solution:
     factors = lu_factor(np.eye(unknowns) - matrix, overwrite_a=True, check_finite=False)
     weights = lu_solve(factors, constant)
     defect = constant + matrix @ weights - weights
-    for _ in range(3):  # refinement: takes out the rounding of the factorisation
+    for _ in range(3):  # refinement removes the rounding errors of the factorisation
         if np.linalg.norm(defect) <= target:
             break
         weights = weights + lu_solve(factors, defect)
@@ -66,7 +67,7 @@ def _direct(system: LinearSystem, target: float) -> Solution:
 def _iterate(system: LinearSystem, target: float) -> Solution:
     weights, steps, residual = system.constant.copy(), 0, np.inf
     best, stuck = np.inf, 0
-    # Rounding keeps the change from falling for ever: stop when it has not fallen for a while.
+    # Rounding keeps the change from falling below some level: stop when it has not fallen for a while.
     while residual > target and stuck < 50 and steps < _MOST_PRODUCTS:
         following = system.constant + system.apply(weights)
         residual = float(np.linalg.norm(following - weights))

@@ -10,17 +10,22 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-Floats = NDArray[np.float64]
-Sparse = Any
+from cramerl._arrays import Floats
+from cramerl.linear.operators import Sparse
 
+# States up to which dense state reduction comes first, and up to which it follows a power iteration that failed.
 _TINY_STATES, _DENSE_STATES = 100, 500
+# States up to which sparse state reduction ends in a dense one when few states can be removed at a time.
 _DENSE_CORE = 5000
+# Change of a step (sum of absolute values) at which power iteration has converged.
 _TOLERANCE = 1e-13
-_FAST_STEPS = 400
-_SLOW_STEPS = 200_000
+# Steps of power iteration before state reduction is tried, and if that fails too.
+_FAST_STEPS, _SLOW_STEPS = 400, 200_000
+# Steps over which the rate of convergence is measured.
 _WINDOW = 20
+# States that dense state reduction removes with one matrix product.
 _BLOCK = 64
-# Entries that state reduction may grow the matrix to before it gives up: about a gigabyte.
+# Entries to which state reduction may fill the matrix before it gives up: about a gigabyte.
 _MOST_ENTRIES = 40_000_000
 
 
@@ -28,9 +33,9 @@ def stationary_distribution(transition: Sparse) -> Floats:
     r"""The distribution :math:`\xi = \xi P`; ValueError where more than one exists.
 
     A finite chain has exactly one if it has exactly one closed class of states. Chains that mix fast are solved by
-    power iteration. The others by state reduction (Grassmann, Taksar and Heyman): remove states, each time censoring
-    the chain on the rest, then fill in backwards. It subtracts nothing, so every digit is kept however slowly the
-    chain mixes.
+    power iteration, the others by state reduction (Grassmann, Taksar and Heyman): remove states, each time censoring
+    the chain on the rest, then fill in backwards. It never subtracts, so it keeps every digit however slowly the chain
+    mixes.
     """
     recurrent = _closed_class(transition)
     inner = transition if len(recurrent) == transition.shape[0] else transition[recurrent][:, recurrent]
@@ -75,7 +80,7 @@ def _state_reduction(chain: Floats) -> Floats:
     for top in range(len(p), 1, -_BLOCK):
         low = max(top - _BLOCK, 1)
         for n in range(top - 1, low - 1, -1):
-            p[:n, n] /= p[n, :n].sum()  # one minus the chance to stay, without the subtraction
+            p[:n, n] /= p[n, :n].sum()  # one minus the probability of staying, without the subtraction
             p[:n, low:n] += np.outer(p[:n, n], p[n, low:n])
             p[low:n, :low] += np.outer(p[low:n, n], p[n, :low])
         p[:low, :low] += p[:low, low:top] @ p[low:top, :low]
@@ -87,7 +92,7 @@ def _state_reduction(chain: Floats) -> Floats:
 
 
 def _sparse_state_reduction(chain: Sparse) -> Floats | None:
-    """The same, many states at a time: those of an independent set do not see each other. None if it fills up."""
+    """The same, many states at a time: states of an independent set are not neighbours. None if the matrix fills up."""
     levels: list[tuple[Any, Any, Sparse]] = []
     rest: Any = chain
     while rest.shape[0] > _DENSE_STATES:
@@ -116,7 +121,7 @@ def _independent_set(chain: Sparse) -> NDArray[np.bool_]:
     x, y = chain.nonzero()
     x, y = x[x != y], y[x != y]
     created = np.bincount(x, minlength=size) * np.bincount(y, minlength=size)
-    # Ties in random order: along a path an even order would remove one state at a time.
+    # Ties are broken at random: along a path, where all states tie, their own order would remove one at a time.
     rank = np.lexsort((np.random.default_rng(0).permutation(size), created)).argsort()
     first = np.full(size, size)
     np.minimum.at(first, x, rank[y])
@@ -125,7 +130,10 @@ def _independent_set(chain: Sparse) -> NDArray[np.bool_]:
 
 
 def _power(chain: Sparse, most_steps: int) -> tuple[Floats, bool]:
-    """Power iteration, on (I + P) / 2 once a period shows; False as soon as it would not arrive in time."""
+    """Power iteration, and whether it converged; it stops early when its rate shows that it will not.
+
+    When it is too slow the chain may be periodic, so it continues on (I + P) / 2, which never is.
+    """
     backwards = sparse.csr_array(chain.T)
     distribution = np.full(chain.shape[0], 1.0 / chain.shape[0])
     lazy, previous = False, math.inf
@@ -145,5 +153,5 @@ def _power(chain: Sparse, most_steps: int) -> tuple[Floats, bool]:
 
 
 def _steps_left(change: float, previous: float) -> float:
-    """Steps to the tolerance at the rate of the last window."""
+    """Steps to the tolerance at the rate of the last window of steps."""
     return _WINDOW * math.log(_TOLERANCE / change) / math.log(change / previous) if change < previous else math.inf

@@ -1,4 +1,4 @@
-"""A support for returns that nobody has seen yet: as far as their means and deviations reach."""
+"""A support for returns that nobody has seen yet: as far as their means and standard deviations reach."""
 
 from __future__ import annotations
 
@@ -6,27 +6,43 @@ from typing import Any
 
 import numpy as np
 
+from cramerl._arrays import Floats
 from cramerl.linear.moments import add_product
-from cramerl.linear.operators import Floats
-from cramerl.linear.rows import Rows, Source, Totals, few_rows
+from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.linear.transitions import Rows, RowTotals, Source, few_rows
 from cramerl.supports import Support
 
 
-def choose_support(source: Source, discount: float, num_atoms: int, regularisation: float) -> Support:
+def suggest_support(process: MarkovRewardProcess, num_atoms: int = 51, deviations: float = 4.0) -> Support:
+    """An even support over the returns that matter: every state's mean and some standard deviations to either side.
+
+    Args:
+        process: a `MarkovRewardProcess`.
+        num_atoms: K.
+        deviations: how many standard deviations; never further than returns can reach.
+    """
+    low, high = process.return_range()
+    values, margin = process.true_values(), deviations * np.sqrt(process.true_variances())
+    low, high = max(low, float((values - margin).min())), min(high, float((values + margin).max()))
+    widening = 1e-6 * (1 + abs(low) + abs(high)) if high - low < 1e-9 * (1 + abs(low)) else 0.0
+    return Support.uniform(low - widening, high + widening, num_atoms)
+
+
+def support_from_data(source: Source, discount: float, num_atoms: int, regularisation: float) -> Support:
     """An even support over mean return ± 4 standard deviations, both estimated linearly, within what is possible.
 
     Three passes over the rows: for the means, for the variances around them, and for how far both reach.
     """
     size = few_rows(source.num_features)
     add, low, high = np.add, np.minimum, np.maximum
-    sums = source.total(Totals(_sums_for_means, (add, add, add, add, low, high, low, high), size)).values
+    sums = source.total(RowTotals(_sums_for_means, (add, add, add, add, low, high, low, high), size)).values
     gram, cross, target, count, smallest, largest, first_last, last_last = sums
     gram = gram + regularisation * count * np.eye(len(gram))
     horizon = 1.0 / (1.0 - discount)
     least, most = horizon * float(smallest), horizon * float(largest)
     if first_last <= last_last:  # some returns end
         least, most = min(least, float(smallest)), max(most, float(largest))
-    # Least squares, since a first chunk may have fewer rows than features.
+    # Least squares, because a first chunk may have fewer rows than features.
     mean = np.linalg.lstsq(gram - discount * cross, target, rcond=1e-10)[0]
 
     def value(features: Floats) -> Floats:
@@ -37,14 +53,14 @@ def choose_support(source: Source, discount: float, num_atoms: int, regularisati
         return [part.features.T @ surprise**2]
 
     # Variances obey a Bellman equation too: squared temporal differences, discounted by the square of the discount.
-    (spread,) = source.total(Totals(squared_surprise, (add,), size)).values
+    (spread,) = source.total(RowTotals(squared_surprise, (add,), size)).values
     variance = np.linalg.lstsq(gram - discount**2 * cross, spread, rcond=1e-10)[0]
 
     def reach(part: Rows) -> list[Any]:
         v, margin = value(part.features), 4 * np.sqrt(np.clip(part.features @ variance, 0.0, None))
         return [(v - margin).min(), (v + margin).max()]
 
-    bottom, top = map(float, source.total(Totals(reach, (low, high), size)).values)
+    bottom, top = map(float, source.total(RowTotals(reach, (low, high), size)).values)
     bottom, top = min(max(bottom, least), float(first_last)), max(min(top, most), float(last_last))
     if top - bottom <= 1e-9 * max(1.0, abs(bottom)):  # every return is the same
         bottom, top = bottom - max(1.0, 0.01 * abs(bottom)), top + max(1.0, 0.01 * abs(top))

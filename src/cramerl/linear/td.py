@@ -5,9 +5,9 @@ A model holds masses :math:`q(x) = \Theta^\top \phi(x)`. One transition :math:`(
 .. math:: \Theta \leftarrow \Theta + \alpha\, \phi(x)\, (y - q(x))^\top C_\lambda
     \qquad\text{or, preconditioned,}\qquad \Theta \leftarrow \Theta + \alpha\, \phi(x)\, (y - q(x))^\top.
 
-The first is the semi-gradient of the Cramér loss (half of it, downhill; the paper's corollary goes uphill). The second
-drops :math:`C_\lambda`: the same fixed point, that of `cramerl.linear.evaluate`, at a rate that does not get worse with
-the number of atoms.
+The first follows half the negative semi-gradient of the Cramér loss (the paper's corollary has the opposite sign). The
+second drops :math:`C_\lambda`: the fixed point is the same, that of `cramerl.linear.evaluate`, and the rate does not
+get worse with the number of atoms.
 """
 
 from __future__ import annotations
@@ -19,16 +19,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cramerl._checks import require_choice, require_finite, require_last_axis, require_penalty, require_scale
+from cramerl._arrays import Floats
+from cramerl._checks import (
+    require_choice,
+    require_count,
+    require_discount,
+    require_finite,
+    require_last_axis,
+    require_penalty,
+    require_scale,
+)
 from cramerl.cramer import cramer_gram, optimal_penalty_range
-from cramerl.linear.operators import Floats
+from cramerl.linear.problem import NORMALISATIONS, Normalisation, mass_offset
 from cramerl.linear.processes import Transitions
-from cramerl.linear.systems import NORMALISATIONS, Normalisation
+from cramerl.measures import with_unit_mass
 from cramerl.projections import backup
 from cramerl.supports import Support
 
-# Rows backed up at a time, however large the batch. At 51 atoms a backup of 128 rows takes 1.1 us a row, of more rows
-# 2 to 3 us: in a fresh process the allocator gives work arrays of that size back to the system after every call.
+# Rows backed up at a time, however large the batch. At 51 atoms a backup of 128 rows takes 1.1 us a row, one of more
+# rows 2 to 3 us: in a new process the allocator returns work arrays of that size to the system after every call.
 _BLOCK_ROWS = 128
 _DEFAULT_BATCH = 128
 _ROW_SUM_TOLERANCE = 1e-8
@@ -59,7 +68,9 @@ class StepSize:
         require_scale("initial", self.initial)
         require_scale("exponent", self.exponent, zero_allowed=True)
         if self.exponent > 1:
-            raise ValueError(f"exponent must lie in [0, 1], got {self.exponent}: such steps end before they arrive")
+            raise ValueError(
+                f"exponent must lie in [0, 1], got {self.exponent}: such steps shrink too fast to converge"
+            )
         require_scale("decay_updates", self.decay_updates)
 
     def __call__(self, num_updates: int) -> float:
@@ -81,28 +92,28 @@ class LinearTD:
         support: K atoms.
         num_features: D.
         discount: in [0, 1).
-        normalisation: how the target y keeps a total mass of one, as in `evaluate`: "before" takes
+        normalisation: how the target y keeps a total mass of one, as in `evaluate`: "before" uses
             :math:`M_r(q' + (1 - 1^\top q')u)`, "after" :math:`\Pi M_r q' + u`, and "affine" :math:`M_r q'` with the
             model :math:`q = u + \Theta^\top\phi`, whose weights have rows of sum zero.
         preconditioned: leave out :math:`C_\lambda`.
-        mass_penalty: :math:`\lambda > 0`; moves no fixed point, and matters to the semi-gradient only.
+        mass_penalty: :math:`\lambda > 0`; affects the semi-gradient only, and never the fixed point.
         step_size: :math:`\alpha`: a number, a `StepSize`, or any function of the number of updates made. By default
             0.1, divided by the largest eigenvalue of :math:`C_\lambda` for the semi-gradient: right for features
-            of squared norm up to about one, too much for larger ones.
-        averaging: which iterates `averaged_weights` leaves out: the first so many (an integer), or a fraction f of
-            those so far (a float; it restarts now and then, so what is left out lies between f**2 and f).
+            of squared norm up to about one, too large for others.
+        averaging: which iterates `averaged_weights` leaves out: the first n (an integer), or the first fraction f of
+            those so far (a float; the average restarts now and then, so the fraction lies between f**2 and f).
         initial_weights: (D, K), zero by default.
 
     Attributes:
         support: K atoms.
         num_features: D.
         discount: gamma.
-        normalisation: how the mass is kept.
+        normalisation: how the mass is kept at one.
         preconditioned: whether :math:`C_\lambda` is left out.
         num_updates: updates made so far.
 
     Reference:
-        The corollary to Theorem 1 of the paper, with its sign and its loss put right; preconditioned, Linear-CTD of
+        The corollary to Theorem 1 of the paper, with its sign and its loss corrected; preconditioned, Linear-CTD of
         Peng et al. 2025 (arXiv 2502.14172).
     """
 
@@ -121,17 +132,15 @@ class LinearTD:
     ):
         if not isinstance(support, Support):
             raise ValueError(f"support must be a Support, got {type(support).__name__}")
-        if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount < 1:
-            raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
         require_choice("normalisation", normalisation, NORMALISATIONS)
         penalty = float(require_penalty(mass_penalty, zero_allowed=False))
         self.support = support
-        self.num_features = _count("num_features", num_features)
-        self.discount = float(discount)
+        self.num_features = require_count("num_features", num_features)
+        self.discount = require_discount(discount)
         self.normalisation: Normalisation = normalisation
         self.preconditioned = bool(preconditioned)
         self.num_updates = 0
-        self._offset = 1.0 / support.num_atoms if normalisation == "affine" else 0.0
+        self._offset = mass_offset(normalisation, support)
         self._gram = None if preconditioned else cramer_gram(support, penalty)
         largest_eigenvalue = 1.0 if preconditioned else max(penalty, optimal_penalty_range(support)[1])
         self._step_size = _schedule(step_size, largest_eigenvalue)
@@ -145,7 +154,7 @@ class LinearTD:
 
     @property
     def averaged_weights(self) -> Floats:
-        """(D, K) mean of the latest iterates (Polyak-Ruppert); the weights themselves until there is one to average."""
+        """(D, K) mean of the latest iterates (Polyak-Ruppert); the weights themselves if there are none to average."""
         average = self._average.value()
         return self._weights if average is None else average
 
@@ -154,7 +163,7 @@ class LinearTD:
 
         Args:
             features: (..., D).
-            averaged: with the averaged weights, the better estimate; False for the latest.
+            averaged: use the averaged weights, the better estimate; False: the latest.
         """
         phi = self._features("features", features)
         return phi @ (self.averaged_weights if averaged else self._weights) + self._offset
@@ -176,8 +185,8 @@ class LinearTD:
             features: (n, D) features of the states left, or (D,).
             rewards: (n,), or ().
             next_features: (n, D) features of the states reached, or (D,).
-            terminated: (n,) booleans, or (): whether the return ends with this reward; never, by default. What the
-                next features are there does not matter.
+            terminated: (n,) booleans, or (): whether the return ends with this reward, which makes the next features
+                irrelevant; never, by default.
         """
         self._step(*self._batch(features, rewards, next_features, terminated))
 
@@ -190,28 +199,28 @@ class LinearTD:
         *,
         batch_size: int = _DEFAULT_BATCH,
     ) -> None:
-        """Go once through T transitions, in order, with one update for each ``batch_size`` of them.
+        """Pass once over T transitions, in order, with one update for each ``batch_size`` of them.
 
         Args:
             features: (T, D).
             rewards: (T,).
             next_features: (T, D).
             terminated: (T,) booleans; never, by default.
-            batch_size: transitions an update; the last one may have fewer.
+            batch_size: transitions per update; the last update may have fewer.
         """
         phi, r, following, ended = self._batch(features, rewards, next_features, terminated)
-        for rows in _slices(len(r), _count("batch_size", batch_size)):
+        for rows in _slices(len(r), require_count("batch_size", batch_size)):
             self._step(phi[rows], r[rows], following[rows], ended[rows])
 
     def run_transitions(
         self, feature_matrix: ArrayLike, transitions: Transitions, *, batch_size: int = _DEFAULT_BATCH
     ) -> None:
-        """Go once through sampled transitions between states, as `MarkovRewardProcess.sample` gives them.
+        """Pass once over sampled transitions between states, as `MarkovRewardProcess.sample` returns them.
 
         Args:
             feature_matrix: (S, D), row x holds the features of state x.
             transitions: T of them.
-            batch_size: transitions an update; the last one may have fewer.
+            batch_size: transitions per update; the last update may have fewer.
         """
         phi = self._features("feature_matrix", feature_matrix)
         if phi.ndim != 2:
@@ -222,7 +231,7 @@ class LinearTD:
         y = _states("next_states", transitions.next_states, len(phi))
         _require_shape("next_states", y, x.shape, "states")
         r, ended = _outcomes(transitions.rewards, transitions.terminated, x.shape, "states")
-        for rows in _slices(len(r), _count("batch_size", batch_size)):
+        for rows in _slices(len(r), require_count("batch_size", batch_size)):
             self._step(phi[x[rows]], r[rows], phi[y[rows]], ended[rows])
 
     def _step(self, features: Floats, rewards: Floats, next_features: Floats, terminated: NDArray[np.bool_]) -> None:
@@ -249,10 +258,10 @@ class LinearTD:
             target = self._targets(rewards[rows], next_features[rows], terminated[rows])
             total += phi.T @ (target - (phi @ self._weights + self._offset))
         if self.normalisation == "affine":
-            # Zero but for rounding, which nothing else would pull back: the target has the mass of the prediction.
+            # The target has the mass of the prediction, so this is zero but for rounding, which would accumulate.
             total -= total.mean(axis=1, keepdims=True)
         if self._gram is not None:
-            # Once an update, on (D, K). With 64 features and 51 atoms this product takes 7 us, two cumulative sums
+            # Once per update, on (D, K). With 64 features and 51 atoms this product takes 7 us, and two cumulative sums
             # 45 us; they break even between 200 and 300 atoms.
             total = total @ self._gram
         return total / len(rewards)
@@ -262,9 +271,9 @@ class LinearTD:
         even = 1.0 / self.support.num_atoms
         masses = next_features @ self._weights + self._offset
         if not np.isfinite(masses).all():
-            return np.full_like(masses, np.nan)  # for `_step` to report: `backup` would blame its argument
+            return np.full_like(masses, np.nan)  # for `_step` to report; `backup` would name its own argument
         if self.normalisation == "before":
-            masses += (1.0 - masses.sum(axis=1, keepdims=True)) * even
+            masses = with_unit_mass(self.support, masses)
         # Where the return ends a discount of zero moves any distribution of mass one to the reward.
         masses[terminated] = even
         target = backup(self.support, rewards, np.where(terminated, 0.0, self.discount), masses)
@@ -293,7 +302,7 @@ class LinearTD:
         _require_shape("next_features", following, phi.shape, "features")
         r, ended = _outcomes(rewards, terminated, phi.shape[:-1], "features")
         if ended.any():
-            following = np.where(ended[..., None], 0.0, following)  # nothing follows: what stands there does not count
+            following = np.where(ended[..., None], 0.0, following)  # nothing follows, so what is there does not matter
         require_finite(next_features=following)
         return np.atleast_2d(phi), np.atleast_1d(r), np.atleast_2d(following), np.atleast_1d(ended)
 
@@ -313,8 +322,8 @@ class LinearTD:
 class _TailAverage:
     """Mean of the latest iterates, without keeping them.
 
-    Two sums cover them: the older one is dropped, and a new one begun, whenever the newer one began at or before
-    the fraction f of the iterates so far. So the mean always begins between f**2 and f of them.
+    Two sums cover them. Whenever the newer one started at or before the fraction f of the iterates so far, the older
+    one is dropped and a new one started. So the mean always starts between f**2 and f of them.
     """
 
     def __init__(self, averaging: int | float, shape: tuple[int, ...]):
@@ -351,12 +360,6 @@ def _slices(length: int, size: int) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, length, size))
 
 
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
-    return int(value)
-
-
 def _floats(name: str, values: Any) -> Floats:
     try:
         array = np.asarray(values)
@@ -368,7 +371,7 @@ def _floats(name: str, values: Any) -> Floats:
 
 
 def _outcomes(rewards: Any, terminated: Any, shape: tuple[int, ...], other: str) -> tuple[Floats, NDArray[np.bool_]]:
-    """Rewards and whether the return ends, both of the shape that ``other`` asks for."""
+    """Rewards and whether the return ends, both checked to have ``shape``, that of ``other``."""
     r = _floats("rewards", rewards)
     ended = np.zeros(shape, dtype=np.bool_) if terminated is None else np.asarray(terminated)
     if ended.dtype != np.bool_:

@@ -8,111 +8,131 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cramerl import plots
+from cramerl._extras import DEEP_LIBRARIES, require_library
 from cramerl._files import write_json, write_text
 from cramerl.claims import Claim, to_json
-from cramerl.evidence.curves import area_under_curve, read_curves
+from cramerl.evidence.aggregates import full_table
+from cramerl.evidence.curves import TUNED, Curve, is_run, read_runs, walk_folders
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
-from cramerl.evidence.protocols import ScoreKind
-from cramerl.evidence.scores import SWEPT, Normalised, Summary, full_table, normalised, summarise
+from cramerl.evidence.summary import Scoring, Summary, summarise
+from cramerl.linear.evaluation_file import EVALUATION_FILE
 from cramerl.report.figures import Figure, make_figures
 from cramerl.report.hover import panel_values
-from cramerl.report.page import GENERATOR, Distributions, Picture, Section, to_html, to_markdown
+from cramerl.report.page import (
+    GENERATOR,
+    NOTHING_DRAWN,
+    Distributions,
+    Picture,
+    Section,
+    inline_svg,
+    to_html,
+    to_markdown,
+)
+from cramerl.report.playing import Budget, draw_agents, draw_process, has_weights
 from cramerl.report.tables import make_tables
 
 PAGE, TABLES, SCORES, FIGURES, DOPAMINE = "report.html", "tables.md", "scores.json", "figures", "dopamine"
-
-
-class Look(Protocol):
-    """Draws predicted distributions; gives figures, and sentences on what could not be drawn."""
-
-    def of_study(self, summary: Summary) -> tuple[list[Figure], list[str]]:
-        """Those of a study's agents."""
-        ...
-
-    def of_process(self, folder: Path) -> tuple[list[Figure], list[str]]:
-        """Those in a folder that `cramerl evaluate` wrote."""
-        ...
+OnProgress = Callable[[str], None]
 
 
 def make_report(
     paths: Iterable[str | Path],
-    out: Path,
+    out: str | Path,
+    scoring: Scoring | None = None,
     *,
-    tail: float = 0.2,
-    seed: int = 0,
-    mix_protocols: bool = False,
-    unfinished: bool = False,
-    scores: ScoreKind = "training",
-    pdf: bool = False,
     claims: Sequence[Claim] = (),
-    look: Look | None = None,
-    evaluations: Sequence[Path] = (),
-    on_progress: Callable[[str], None] = lambda words: None,
+    distributions: bool | None = None,
+    pdf: bool = False,
+    on_progress: OnProgress = lambda message: None,
 ) -> list[Section]:
-    """Read runs and write a report of them, whole or not at all. The same runs give the same bytes.
+    """Read runs and write a report on them, completely or not at all. The same runs give the same bytes.
 
     Args:
-        paths: folders of runs, or folders with such folders below them; none where there are evaluations.
+        paths: folders of runs or of `cramerl evaluate`, or folders that contain such folders at any depth.
         out: a new or empty folder, or one with an earlier report, which is replaced.
-        tail: of the steps at the end of a run that is scored.
-        seed: of the bootstrap.
-        mix_protocols: show runs of different protocols beside each other, in place of refusing them.
-        unfinished: score runs that are not finished though others on their game are, and all where the shortest ends.
-        scores: "training", or "evaluation" for the episodes played at the end of iterations.
+        scoring: how runs are scored; by default, by their training episodes in the last fifth of their steps.
+        claims: the paper's claims from `cramerl.claims.verify`, to be shown after the studies.
+        distributions: whether to draw the distributions that agents predict while they play, and those of evaluated
+            processes. None draws what can be drawn; True raises an error if there is nothing to draw.
         pdf: also write the figures as PDF.
-        claims: of the paper, from `cramerl.claims.verify`, to be shown after the studies.
-        look: draws the distributions that agents predict, see `cramerl.report.scenes`; None: no such pictures.
-        evaluations: folders that `cramerl evaluate` wrote, for ``look`` to draw.
-        on_progress: is told what is being done.
+        on_progress: called with a message before each step.
 
     Returns:
-        What the report says of each study.
+        What the report says about each study.
     """
-    if not 0 < tail <= 1:
-        raise ValueError(f"tail must be in (0, 1], got {tail!r}")
-    out = Path(out)
-    _require_place(out)
+    scoring, out = scoring or Scoring(), Path(out)
+    _require_replaceable(out)
     on_progress("reading runs ...")
-    paths = list(paths)
-    summaries = []
-    if paths or not evaluations:
-        kept = {"mix_protocols": mix_protocols, "unfinished": unfinished}
-        summaries = summarise(read_curves(paths, scores=scores), tail=tail, **kept)
+    runs, evaluations = _find_folders(paths, distributions)
+    summaries = summarise(read_runs(runs, scores=scoring.kind), scoring) if runs or not evaluations else []
     build = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
     build.mkdir(parents=True)
     try:
-        save = _Saver(build / FIGURES, (".svg", ".png", *([".pdf"] if pdf else [])))
-        sections = _write(summaries, build, seed, save, claims, look, evaluations, on_progress)
-        _put_in_place(build, out.resolve())
+        save = _FigureSaver(build / FIGURES, (".svg", ".png", ".pdf") if pdf else (".svg", ".png"))
+        with plots.page_style():
+            sections = _write_studies(summaries, build, save, distributions is not False, on_progress)
+            drawn = [save.all(*draw_process(folder)) for folder in evaluations]
+        pictures = [picture for one in drawn for picture in one.pictures]
+        processes = Distributions(pictures, [sentence for one in drawn for sentence in one.sentences])
+        content = {"made_by": GENERATOR, "bootstrap_seed": scoring.seed, "studies": list(map(_export, summaries))}
+        write_json(build / SCORES, content | ({"theory": to_json(claims)} if claims else {}))
+        write_text(build / TABLES, to_markdown(sections, claims, processes))
+        write_text(build / PAGE, to_html(sections, claims, processes))
+        _replace(out.resolve(), build)
     finally:
         shutil.rmtree(build, ignore_errors=True)
         on_progress("")
     return sections
 
 
-def _require_place(out: Path) -> None:
-    """Only an earlier report may be replaced, and only if nothing else has been put there."""
+def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> tuple[dict[Path, Path], list[Path]]:
+    """Folders of runs, each with the path it was found below, and folders that `cramerl evaluate` wrote."""
+    runs: dict[Path, Path] = {}
+    evaluations: dict[Path, None] = {}
+    checked = list(map(Path, paths))
+    for path in checked:
+        found = False
+        for folder, files in walk_folders(path):
+            if is_run(files):
+                runs.setdefault(folder.resolve(), path)
+                found = True
+            if EVALUATION_FILE in files and distributions is not False:
+                evaluations[folder.resolve()] = None
+                found = True
+        if not found:
+            raise ValueError(f"{path} contains no runs made by cramerl train or cramerl sweep")
+    if distributions and any(map(has_weights, runs)):
+        require_library(*DEEP_LIBRARIES)
+    elif distributions and not evaluations:
+        raise ValueError(
+            "distributions can be drawn only of runs that kept their weights (their setting checkpoints is full or "
+            f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, checked))}"
+        )
+    return runs, list(evaluations)
+
+
+def _require_replaceable(out: Path) -> None:
+    """Refuse to replace anything but an earlier report to which nothing was added."""
     if not out.exists():
         return
     if not out.is_dir():
-        raise ValueError(f"--out must be a folder, {out} is a file")
+        raise ValueError(f"out must be a folder, {out} is a file")
     if out.resolve() == Path.cwd():
-        raise ValueError(
-            f"--out must be another folder than the current one, which would be replaced, got {str(out)!r}"
-        )
+        raise ValueError(f"out must not be the current folder, because it would be replaced; got {str(out)!r}")
     inside = {path.name for path in out.iterdir()}
     page = out / PAGE
     ours = page.is_file() and f'content="{GENERATOR}"' in page.read_text(encoding="utf-8", errors="replace")[:1000]
     others = sorted(inside - {PAGE, TABLES, SCORES, FIGURES, DOPAMINE})
     if inside and (not ours or others):
-        what = f"something else ({others[0]})" if others else "files that are not of a report"
-        raise ValueError(f"--out must be new, empty or an earlier report, {out} holds {what}")
+        what = f"something else ({others[0]})" if others else "files that are not part of a report"
+        raise ValueError(f"out must be new, empty or an earlier report, {out} contains {what}")
 
 
-def _put_in_place(build: Path, out: Path) -> None:
+def _replace(out: Path, build: Path) -> None:
+    """Move a finished report to its place; if that fails, the earlier one stays."""
     old = build.with_name(build.name + "-old")
     if out.exists():
         out.rename(old)
@@ -125,92 +145,77 @@ def _put_in_place(build: Path, out: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _write(
-    summaries: Sequence[Summary],
-    folder: Path,
-    seed: int,
-    save: _Saver,
-    claims: Sequence[Claim],
-    look: Look | None,
-    evaluations: Sequence[Path],
-    on_progress: Callable[[str], None],
+def _write_studies(
+    summaries: Sequence[Summary], folder: Path, save: _FigureSaver, distributions: bool, on_progress: OnProgress
 ) -> list[Section]:
-    sections, exports = [], []
-    names = _file_names(summaries)
-    for summary, name in zip(summaries, names, strict=True):
+    """Write the figures and Dopamine's rows of each study."""
+    names = [_file_name(summary.title) for summary in summaries]
+    sections, budget = [], Budget()
+    for i, summary in enumerate(summaries):
         on_progress(f"{summary.title} ...")
-        scale, notes = normalised(summary) if summary.cells else (None, [])
-        with plots.page_style():
-            pictures = [save(figure, name) for figure in make_figures(summary, scale, seed)]
-            distributions = _distributions(look.of_study(summary), save) if look else Distributions()
-        tables = make_tables(summary, scale, seed) if summary.cells else []
-        sections.append(Section(summary, [*summary.notes, *notes], tables, pictures, distributions))
-        exports.append(_export(summary, scale))
-        labels = _labels(summary)
-        chosen = [curve for cell in summary.cells.values() for curve in cell.curves]
-        for env, rows in dopamine_rows(chosen, labels).items():
-            write_json(folder / DOPAMINE / f"{name}{_file_name(env)}.json", rows)
-    with plots.page_style():
-        found = [_distributions(look.of_process(place), save) for place in evaluations] if look else []
-    pictures = [picture for one in found for picture in one.pictures]
-    processes = Distributions(pictures, [words for one in found for words in one.sentences])
-    theory = {"theory": to_json(claims)} if claims else {}
-    write_json(folder / SCORES, {"made_by": GENERATOR, "bootstrap_seed": seed, "studies": exports} | theory)
-    write_text(folder / TABLES, to_markdown(sections, claims, processes))
-    write_text(folder / PAGE, to_html(sections, claims, processes))
+        prefix = f"{names[i]}-" if names.count(names[i]) == 1 else f"{names[i]}-{i}-"
+        prefix = prefix if len(summaries) > 1 else ""
+        pictures = [save(figure, prefix) for figure in make_figures(summary)]
+        drawn = save.all(*draw_agents(summary, budget, on_progress)) if distributions else NOTHING_DRAWN
+        sections.append(Section(summary, make_tables(summary), pictures, drawn))
+        shown = [curve for group in summary.best.values() for curve in group.curves]
+        for env, rows in dopamine_rows(shown, _labels(summary)).items():
+            write_json(folder / DOPAMINE / f"{prefix}{_file_name(env)}.json", rows)
     return sections
-
-
-def _distributions(found: tuple[list[Figure], list[str]], save: _Saver) -> Distributions:
-    figures, sentences = found
-    return Distributions([save(figure) for figure in figures], sentences)
 
 
 def _file_name(words: str) -> str:
     return re.sub(r"[^\w.-]+", "-", words).strip("-.") or "study"
 
 
-def _file_names(summaries: Sequence[Summary]) -> list[str]:
-    """What the files of each study begin with: nothing where there is one."""
-    if len(summaries) == 1:
-        return [""]
-    names = [_file_name(summary.title) for summary in summaries]
-    return [f"{name}-" if names.count(name) == 1 else f"{name}-{i}-" for i, name in enumerate(names)]
-
-
-class _Saver:
-    """Writes figures in every format, the one of the page first."""
+class _FigureSaver:
+    """Writes figures in every format, each under a unique name; the page shows the SVG."""
 
     def __init__(self, folder: Path, formats: Sequence[str]):
-        self.folder, self.formats = folder, formats
+        self.folder, self.formats, self._used = folder, formats, set[str]()
 
     def __call__(self, figure: Figure, prefix: str = "") -> Picture:
-        file = f"{prefix}{figure.name}"
-        svg = plots.save_same(figure.drawing, self.folder / f"{file}{self.formats[0]}")
-        svg = plots.put_titles(svg, figure.titles)
+        """Write a figure."""
+        stem = _file_name(f"{prefix}{figure.name}")
+        file = next(name for name in (stem, *(f"{stem}-{i}" for i in range(2, 1000))) if name not in self._used)
+        self._used.add(file)
+        svg = plots.save_same(figure.drawing, self.folder / f"{file}.svg")
+        svg = plots.put_titles(svg, figure.titles).read_text(encoding="utf-8")
         values = panel_values(figure.panels)
         for suffix in self.formats[1:]:
             plots.save_same(figure.drawing, self.folder / f"{file}{suffix}")
-        return Picture(figure.name, figure.title, figure.caption, svg.read_text(encoding="utf-8"), values, file)
+        width = re.search(r'<svg[^>]* width="([\d.]+)pt"', svg)
+        points = float(width[1]) if width else 72 * figure.drawing.get_figwidth()
+        return Picture(figure.name, figure.title, figure.caption, inline_svg(svg, file), points, values, file)
+
+    def all(self, figures: Iterable[Figure], sentences: Sequence[str]) -> Distributions:
+        """Write figures of distributions."""
+        return Distributions([self(figure) for figure in figures], sentences)
 
 
-def _labels(summary: Summary) -> dict[int, str]:
-    return {id(curve): cell.series.label for cell in summary.points for curve in cell.curves}
+def _labels(summary: Summary) -> dict[Curve, str]:
+    return {curve: group.series.label for group in summary.groups for curve in group.curves}
 
 
-def _export(summary: Summary, scale: Normalised | None) -> dict[str, Any]:
-    """Scores of a study as plain values: rliable's arrays, and every run by itself."""
+def _export(summary: Summary) -> dict[str, Any]:
+    """The scores of a study as plain values: rliable's arrays, and every run by itself."""
     content: dict[str, Any] = {
         "name": summary.title,
         "command": summary.study.command,
-        "score": f"mean return of the episodes in the last {summary.tail:g} of the steps",
+        "score": f"mean return of the episodes in the last {summary.scoring.tail:g} of the steps",
         "protocol": {env: [one.sentence for one in summary.protocols[env]] for env in summary.games},
-        "runs": [row for cell in summary.points for row in _runs(cell)],
+        "runs": [],
     }
-    games, series = full_table(summary, summary.games)
+    for group in summary.groups:
+        for curve, score, whole in zip(group.curves, group.scores.tolist(), group.whole.tolist(), strict=True):
+            row = {"agent": group.series.label, "game": group.env, "seed": curve.seed, "score": score}
+            row |= {"whole_run": whole, "steps": group.steps}
+            row |= {name: curve.learned_with[name] for name in TUNED if name in curve.learned_with}
+            content["runs"].append(row)
+    games, series = full_table(summary.best, summary.games, summary.series)
     if series:
-        chosen = [curve for one in series for env in games for curve in summary.cells[one, env].curves]
-        found = rliable_scores(chosen, tail=summary.tail, labels=_labels(summary), steps=summary.steps)
+        chosen = [curve for one in series for env in games for curve in summary.best[one, env].curves]
+        found = rliable_scores(chosen, tail=summary.scoring.tail, labels=_labels(summary), steps=summary.steps)
         content["rliable"] = {
             "games": found.games,
             "scores": _plain(found.scores),
@@ -218,28 +223,22 @@ def _export(summary: Summary, scale: Normalised | None) -> dict[str, Any]:
             "curves": _plain(found.curves),
             "seeds": found.seeds,
         }
-    if scale is not None:
-        parts = {one.label: [runs.tolist() for runs in scores] for one, scores in scale.scores.items()}
-        content["normalised"] = {"games": scale.games, "scale": scale.words, "scores_by_game": parts}
+    if summary.aggregates is not None:
+        parts = {one.label: [runs.tolist() for runs in scores] for one, scores in summary.aggregates.scores.items()}
+        content["normalised"] = {
+            "games": summary.aggregates.games,
+            "scale": summary.aggregates.scale,
+            "scores_by_game": parts,
+        }
     return content
 
 
-def _runs(cell: Any) -> list[dict[str, Any]]:
-    rows = []
-    for curve, score in zip(cell.curves, cell.scores, strict=True):
-        row = {"agent": cell.series.label, "game": cell.env, "seed": curve.seed, "score": float(score)}
-        row |= {"whole_run": area_under_curve(curve, cell.steps), "steps": cell.steps}
-        row |= {name: curve.learned_with[name] for name in SWEPT if name in curve.learned_with}
-        rows.append(row)
-    return rows
-
-
 def _plain(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Arrays as lists; JSON has no NaN, so what is not there is null."""
-    return {name: _without_nan(array.tolist()) for name, array in arrays.items()}
+    """Arrays as nested lists. JSON has no NaN, so missing values are null."""
 
+    def without_nan(values: Any) -> Any:
+        if isinstance(values, list):
+            return [without_nan(value) for value in values]
+        return values if math.isfinite(values) else None
 
-def _without_nan(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_without_nan(value) for value in values]
-    return values if math.isfinite(values) else None
+    return {name: without_nan(array.tolist()) for name, array in arrays.items()}

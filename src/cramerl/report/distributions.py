@@ -1,4 +1,4 @@
-"""Pictures of the distributions that a recording holds: a few of its moments, a panel for each action."""
+"""Figures of predicted distributions: a few steps of a recording, with a panel for each action."""
 
 from __future__ import annotations
 
@@ -9,176 +9,123 @@ import numpy as np
 from cramerl import plots
 from cramerl.report.figures import Figure
 from cramerl.report.hover import Panel, Trace
-from cramerl.watch.recording import Recording, View
+from cramerl.watch.recording import Recording
 
-LEAST = 5e-3  # negative mass that two digits tell from none
-_ACTIONS, _MOMENTS = 4, 3  # side by side, and below each other
+LEAST_NEGATIVE = 5e-3  # less negative mass than this is 0.00 in two digits
+_MOST_ACTIONS, _MOST_SNAPSHOTS = 4, 3
 
 
-class Moment(NamedTuple):
+class Snapshot(NamedTuple):
     """A step or a state of a recording, and why it is shown."""
 
     step: int
     why: str
 
 
-def moments_of(recording: Recording) -> list[Moment]:
-    """Start, middle and the most negative mass of an episode; its end where that leaves room.
+def choose_snapshots(recording: Recording) -> list[Snapshot]:
+    """The start, the middle and the most negative mass of an episode; its end if that leaves room.
 
-    Of an evaluated process the state that is visited most takes the place of the start.
+    For an evaluated process, the most visited state takes the place of the start.
     """
     negative, last = recording.views[0].negative, len(recording) - 1
     states = recording.unit == "state"
-    found = {int(np.argmax(recording.reward)): ["most visited"]} if states else {0: ["start"]}
+    found = {int(np.argmax(recording.visits)): ["most visited"]} if recording.visits is not None else {0: ["start"]}
     found.setdefault(len(recording) // 2, []).append("middle")
-    if negative.max() > LEAST:
+    if negative.max() > LEAST_NEGATIVE:
         found.setdefault(int(np.argmax(negative)), []).append("most negative mass")
-    if len(found) < _MOMENTS and not states and last not in found:
+    if len(found) < _MOST_SNAPSHOTS and not states and last not in found:
         found[last] = ["end"]
-    return [Moment(step, ", ".join(why)) for step, why in found.items()]
+    return [Snapshot(step, ", ".join(why)) for step, why in found.items()]
 
 
 def draw_distributions(recording: Recording, name: str, title: str, caption: str) -> Figure:
-    """The distributions of the first view: a column for each action, a row for each step, the game beside them."""
-    moments, actions = moments_of(recording), _actions(recording)
-    alone = len(recording.actions) == 1
-    rows, columns = (1, len(moments)) if alone else (len(moments), 1 + len(actions))
-    shape = {"width": 3.0} if alone else {"width": 2.6, "first": 0.6}
+    """Draw the first agent's distributions: a row for each snapshot with a picture of the game, a column per action.
+
+    A recording with a single action, such as an evaluated process, has its snapshots side by side in one row.
+    """
+    snapshots = choose_snapshots(recording)
+    actions = _choose_actions(recording, [snapshot.step for snapshot in snapshots])
+    single = len(recording.actions) == 1
+    rows, columns = (1, len(snapshots)) if single else (len(snapshots), 1 + len(actions))
+    shape = {"width": 3.0} if single else {"width": 2.6, "first": 0.6}
     figure, axes = plots.new_figure(columns, rows=rows, height=2.1, **shape)
     grid = np.reshape(axes, (rows, columns))
     panels: list[Panel] = []
     titles: dict[str, str] = {}
-    for row, moment in enumerate(moments):
-        if alone:
-            places = [(grid[0, row], 0)]
+    for row, snapshot in enumerate(snapshots):
+        if single:
+            axes_of = {0: grid[0, row]}
         else:
-            _draw_game(grid[row, 0], recording, moment)
-            places = list(zip(grid[row, 1:], actions, strict=True))
-        for ax, action in places:
-            distribution = f"distribution-{row}-{action}"
-            panels.append(_draw_panel(ax, recording, moment, action, distribution))
-            titles |= _titles(recording, moment, action, distribution)
-        _share_scale(places, recording.views[0], moment.step)
-        places[0][0].set_ylabel("mass", fontsize=8)
+            axes_of = dict(zip(actions, grid[row, 1:], strict=True))
+            grid[row, 0].imshow(recording.picture(snapshot.step), interpolation="nearest", aspect=1.0)
+            grid[row, 0].set_axis_off()
+            grid[row, 0].set_title(f"{snapshot.why}\n{recording.place(snapshot.step)}", fontsize=9, loc="left")
+        for action, ax in axes_of.items():
+            panels.append(_draw_panel(ax, recording, snapshot, action, f"distribution-{row}-{action}", titles))
+        # One scale of masses for the actions of a snapshot, so that they can be compared.
+        plots.share_limits(axes_of.values(), "y")
+        next(iter(axes_of.values())).set_ylabel("mass", fontsize=8)
     for ax in grid[-1]:
         ax.set_xlabel("return" if ax.axison else "", fontsize=8)
-    _legend(figure, any(distribution.endswith("negative") for distribution in titles))
-    return Figure(name, title, " ".join([caption, *_words(recording, moments, actions)]), figure, panels, titles)
+    plots.add_distribution_legend(figure, negative=any(shape.endswith("negative") for shape in titles))
+    return Figure(name, title, " ".join([caption, *_remarks(recording, actions)]), figure, panels, titles)
 
 
-def _actions(recording: Recording) -> list[int]:
-    """Those taken at the moments shown, then those worth most there; in the game's order."""
-    steps = [moment.step for moment in moments_of(recording)]
+def _choose_actions(recording: Recording, steps: list[int]) -> list[int]:
+    """The actions taken at some steps, then those with the largest values there; in the game's order."""
     values = recording.views[0].values[steps].max(axis=0)
     taken = list(dict.fromkeys(int(recording.action[step]) for step in steps))
     others = [int(action) for action in np.argsort(-values, kind="stable") if int(action) not in taken]
-    return sorted([*taken, *others][:_ACTIONS])
+    return sorted([*taken, *others][:_MOST_ACTIONS])
 
 
-def _draw_game(ax: Any, recording: Recording, moment: Moment) -> None:
-    ax.imshow(recording.palette[recording.tape[moment.step]], interpolation="nearest", aspect=1.0)
-    ax.set_axis_off()
-    ax.set_title(f"{moment.why}\n{_place(recording, moment)}", fontsize=9, loc="left")
-
-
-def _place(recording: Recording, moment: Moment) -> str:
-    return f"{recording.unit} {recording.labels[moment.step] if recording.labels else f'{moment.step:,}'}"
-
-
-def _draw_panel(ax: Any, recording: Recording, moment: Moment, action: int, distribution: str) -> Panel:
-    view, step = recording.views[0], moment.step
-    mean = float(view.values[step, action])
+def _draw_panel(
+    ax: Any, recording: Recording, snapshot: Snapshot, action: int, name: str, titles: dict[str, str]
+) -> Panel:
+    """Draw one distribution; its shapes are called after ``name``, and their tooltips are added to ``titles``."""
+    view, step = recording.views[0], snapshot.step
     atoms, masses = view.distribution(step, action)
-    beyond = ""
+    negative = float(np.maximum(-masses, 0).sum())
+    view.draw(ax, step, action, name=name)
+    ax.set_xlim(view.limits()[0])
     if view.kind == "masses":
-        beyond = " →" if mean > atoms[-1] else " ←" if mean < atoms[0] else ""
-        plots.draw_distribution(ax, atoms, masses, float(np.clip(mean, atoms[0], atoms[-1])), distribution)
-    else:
-        plots.draw_sticks(ax, atoms, float(masses[0]), mean)
-    ax.set_xlim(*_range(view))
+        titles[f"{name}-positive"] = f"positive mass {float(np.maximum(masses, 0).sum()):.3g}"
+        if (masses < 0).any():
+            titles[f"{name}-negative"] = f"negative mass {negative:.3g}"
     ax.tick_params(labelsize=7)
-    chosen = len(recording.actions) > 1 and action == recording.action[step]
-    name = recording.actions[action] if len(recording.actions) > 1 else f"{_place(recording, moment)}, {moment.why}"
-    heading = f"{name}{', chosen' if chosen else ''}\nmean {mean:.2f}{beyond}"
+    several, where = len(recording.actions) > 1, recording.place(step)
+    chosen = several and action == recording.action[step]
+    heading = recording.actions[action] if several else f"{where}, {snapshot.why}"
+    heading += f"{', chosen' if chosen else ''}\n{view.mean_label(step, action)}"
     ax.set_title(heading, fontsize=8, loc="left", fontweight="bold" if chosen else "normal")
     if chosen:
         ax.spines[:].set(visible=True, linewidth=1.6)
-    negative = _negative(view, step, action)
-    if negative > LEAST:
+    if negative > LEAST_NEGATIVE:
         ax.set_title(f"negative {negative:.2f}", fontsize=8, loc="right", color=plots.NEGATIVE, fontweight="bold")
-    words = [f"return {atom:.4g}" for atom in atoms]
-    nothing = np.full(len(atoms), np.nan)
+    words, no_interval = [f"return {atom:.4g}" for atom in atoms], np.full(len(atoms), np.nan)
     traces = [
-        Trace(label, colour, words, atoms, np.where(there, masses, np.nan), nothing, nothing)
-        for label, colour, there in (
+        Trace(label, colour, words, atoms, np.where(which, masses, np.nan), no_interval, no_interval)
+        for label, colour, which in (
             ("mass", plots.POSITIVE, masses >= 0),
             ("negative mass", plots.NEGATIVE, masses < 0),
         )
-        if there.any()
+        if which.any()
     ]
-    where = _place(recording, moment) + (f", {recording.actions[action]}" if len(recording.actions) > 1 else "")
-    return Panel(where, ax, traces)
+    return Panel(where + (f", {recording.actions[action]}" if several else ""), ax, traces)
 
 
-def _negative(view: View, step: int, action: int) -> float:
-    return float(np.maximum(-view.distribution(step, action)[1], 0).sum())
-
-
-def _range(view: View) -> tuple[float, float]:
-    """Returns that are shown: the support, or where the places of a distribution without one lie in this recording."""
-    low, high = (
-        (view.atoms[0], view.atoms[-1])
-        if view.kind == "masses"
-        else (view.distributions.min(), view.distributions.max())
-    )
-    room = 0.03 * max(float(high - low), 1e-6)
-    return float(low) - room, float(high) + room
-
-
-def _titles(recording: Recording, moment: Moment, action: int, distribution: str) -> dict[str, str]:
-    view = recording.views[0]
-    if view.kind != "masses":
-        return {}
-    masses = view.distribution(moment.step, action)[1]
-    words = {f"{distribution}-positive": f"positive mass {float(np.maximum(masses, 0).sum()):.3g}"}
-    if (masses < 0).any():
-        words[f"{distribution}-negative"] = f"negative mass {_negative(view, moment.step, action):.3g}"
-    return words
-
-
-def _share_scale(places: list[tuple[Any, int]], view: View, step: int) -> None:
-    """One scale of masses for the actions of a moment, so that they can be compared."""
-    masses = np.concatenate([view.distribution(step, action)[1] for _, action in places])
-    low, high = min(float(masses.min()), 0.0), max(float(masses.max()), 0.0)
-    room = 0.06 * max(high - low, 1e-9)
-    for ax, _ in places:
-        ax.set_ylim(low - room, high + room)
-
-
-def _legend(figure: Any, negative: bool) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    entries: list[Any] = [Patch(color=plots.POSITIVE, label="mass")]
-    entries += [Patch(color=plots.NEGATIVE, label="negative mass, below the line")] if negative else []
-    entries.append(Line2D([], [], color=plots.INK, linewidth=1.2, linestyle=plots.MEAN_LINE, label="mean"))
-    figure.legend(handles=entries, loc="outside lower center", ncols=len(entries), frameon=False, fontsize=9)
-
-
-def _words(recording: Recording, moments: list[Moment], actions: list[int]) -> list[str]:
-    view, words = recording.views[0], []
+def _remarks(recording: Recording, actions: list[int]) -> list[str]:
+    """Sentences for the caption."""
+    view, found, several = recording.views[0], [], len(recording.actions) > 1
     if len(actions) < len(recording.actions):
-        words.append(
-            f"Shown are {len(actions)} of {len(recording.actions)} actions: those taken, then those worth most."
-        )
+        shown = f"{len(actions)} of {len(recording.actions)} actions"
+        found.append(f"Shown are {shown}: those taken, then those with the largest values.")
     if view.kind == "quantiles":
-        words.append("Sticks of equal mass stand at the quantiles it predicts.")
+        found.append("Sticks of equal mass stand at the predicted quantiles.")
     elif view.negative.max() > 0:
-        most = Moment(int(np.argmax(view.negative)), "")
-        words.append(
-            f"Most negative mass: {view.negative[most.step]:.2g}, at {_place(recording, most)}"
-            f"{', of the action that was taken' if len(recording.actions) > 1 else ''}."
-        )
+        step = int(np.argmax(view.negative))
+        whose = ", for the action that was taken" if several else ""
+        found.append(f"Most negative mass: {view.negative[step]:.2g}, at {recording.place(step)}{whose}.")
     elif (view.distributions >= 0).all():
-        words.append("No mass is negative.")
-    return words
+        found.append("No mass is negative.")
+    return found

@@ -1,68 +1,84 @@
-"""The tables of a report, as words: scores, aggregates, comparisons, settings that were tried, diagnostics."""
+"""The tables of a report: scores, aggregates, comparisons, settings that were tried, diagnostics, all settings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cramerl.deep.envs.names import game_name
-from cramerl.evidence.curves import Curve, last_rows
-from cramerl.evidence.published import anchors_for
-from cramerl.evidence.scores import Cell, Normalised, Series, Summary
-from cramerl.evidence.statistics import Interval, bootstrap_interval
-from cramerl.runs.lanes import MUCH_CLIPPED
+from cramerl.evidence.curves import tail_rows
+from cramerl.evidence.published import published_scores
+from cramerl.evidence.scores import ScoreGroup
+from cramerl.evidence.statistics import Interval
+from cramerl.evidence.summary import Summary
+from cramerl.runs.config import SETTINGS, applies_to_agent
+from cramerl.runs.log_lines import MUCH_CLIPPED
 
 AGGREGATES = {"iqm": "IQM", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
+PENALTY_SETTINGS = ("mass_penalty", "mass_penalty_scale", "normalisation")
 _DIAGNOSTICS = {
     "dist/mass": "mass",
     "dist/negative_mass": "negative mass",
     "dist/clipped_mass": "clipped mass",
     "losses/loss": "loss",
 }
+_MILLION_FRAMES = (10, 20, 25, 40, 50, 100, 200)
+
+
+class Entry(NamedTuple):
+    """One entry of a table: its text, and the number to sort it by if it has one."""
+
+    text: str
+    value: float | None = None
 
 
 class Table(NamedTuple):
-    """A table of words."""
+    """A table, with a note below it."""
 
     name: str
     title: str
     columns: list[str]
-    rows: list[list[str]]
+    rows: list[list[Entry]]
     note: str = ""
 
+    @property
+    def texts(self) -> list[list[str]]:
+        """The texts of the rows."""
+        return [[entry.text for entry in row] for row in self.rows]
 
-def make_tables(summary: Summary, scale: Normalised | None, seed: int) -> list[Table]:
-    """The tables of a study that have something to say."""
-    tables = [_scores(summary, seed)]
-    if scale is not None:
-        tables.append(_aggregates(scale, seed))
-    tables.append(_comparisons(summary, scale, seed))
-    if summary.swept("learning_rate"):
-        tables.append(_rates(summary, seed))
-    if penalty_swept(summary):
-        tables.append(_penalties(summary, seed))
+
+def make_table(
+    name: str, title: str, columns: list[str], rows: Iterable[Iterable[Entry | str]], note: str = ""
+) -> Table:
+    """A table of entries and plain texts."""
+    entries = [[Entry(one) if isinstance(one, str) else one for one in row] for row in rows]
+    return Table(name, title, columns, entries, note)
+
+
+def make_tables(summary: Summary) -> list[Table]:
+    """The tables of a study that have rows."""
+    tables = [_scores(summary), _aggregates(summary), _comparisons(summary)]
+    if summary.tuned("learning_rate"):
+        tables.append(_rates(summary))
+    if summary.tuned(*PENALTY_SETTINGS):
+        tables.append(_penalties(summary))
     tables.append(_diagnostics(summary))
     if summary.family == "Atari":
         tables.append(_published(summary))
     return [table for table in tables if table.rows]
 
 
-def penalty_swept(summary: Summary) -> bool:
-    """Whether several ways of S51's mass penalty were tried."""
-    return any(summary.swept(name) for name in ("mass_penalty", "mass_penalty_scale", "normalisation"))
-
-
-def tail_in_words(tail: float) -> str:
-    """The tail of the steps that is scored."""
-    return "fifth" if tail == 0.2 else "tenth" if tail == 0.1 else f"{tail:g}"
+def tail_text(tail: float) -> str:
+    """The scored part of a run in words: "last fifth"."""
+    return "last " + {0.2: "fifth", 0.1: "tenth"}.get(tail, f"{tail:g}")
 
 
 def number(value: float, like: float | None = None) -> str:
-    """A number with the digits that its size, or that of another, calls for."""
+    """A number with as many digits as its size, or the size of ``like``, calls for."""
     if not math.isfinite(value):
         return "–"
     size = abs(value if like is None else like)
@@ -71,227 +87,191 @@ def number(value: float, like: float | None = None) -> str:
     return text.removeprefix("-") if not text.strip("-0.,") else text
 
 
-def interval(found: Interval) -> str:
-    """An estimate with its interval in brackets, or alone where there is none."""
+def interval_text(found: Interval) -> str:
+    """An estimate with its interval in brackets, or alone if it has none."""
     text = number(found.estimate)
     if not math.isfinite(found.low):
         return text
     return f"{text} [{number(found.low, found.estimate)}, {number(found.high, found.estimate)}]"
 
 
-def mean_interval(cell: Cell, seed: int) -> Interval:
-    """Mean score over seeds."""
-    return bootstrap_interval("mean", [cell.scores], seed=seed)
-
-
-def pairs(summary: Summary) -> Iterator[tuple[Series, Series]]:
-    """Who is compared with whom: u51 with s51, everyone with dqn and with c51, variants with their plain form.
-
-    Of several variants of the other agent it is the one alike in all settings that both have, and the plain one. Where
-    an agent has no plain form on a game, each variant is compared with those before it that differ least from it.
-    """
-    wanted = [("u51", "s51")]
-    agents = list(dict.fromkeys(series.agent for series in summary.series))
-    for other in ("dqn", "c51"):
-        wanted += [(one, other) for one in agents if one not in ("dqn", other)]
-    for first, second in [*wanted, *((one, one) for one in agents)]:
-        for one in (one for one in summary.series if one.agent == first):
-            others = [other for other in summary.series if other.agent == second and _games(summary, one, other)]
-            alike = [other for other in others if other != one and _alike(summary, one, other)]
-            plain = [other for other in others if not other.variant]
-            found = dict.fromkeys(other for other in [*alike, *plain] if other != one)
-            if not found and first != second and len(others) == 1:
-                found = dict.fromkeys(others)
-            if first == second and not plain:
-                found = dict.fromkeys(_nearest(one, others[: others.index(one)]))
-            yield from ((one, other) for other in found)
-
-
-def _games(summary: Summary, one: Series, other: Series) -> list[str]:
-    """Those that both have played."""
-    return [env for env in summary.games if (one, env) in summary.cells and (other, env) in summary.cells]
-
-
-def _alike(summary: Summary, one: Series, other: Series) -> bool:
-    """Whether two series have the same values of what sets either apart, but for settings that one of them has not."""
-    env = _games(summary, one, other)[0]
-    mine, theirs = (summary.cells[series, env].curves[0].learned_with for series in (one, other))
-    named = {name for name, _ in (*one.settings, *other.settings)} & mine.keys() & theirs.keys()
-    return one.protocol == other.protocol and all(mine[name] == theirs[name] for name in named)
-
-
-def _nearest(one: Series, others: list[Series]) -> list[Series]:
-    """Those that differ from one in the fewest settings; of many values of a setting the first and the last."""
-    by_setting: dict[frozenset[str], list[Series]] = {}
-    for other in others:
-        differ = {name for name, _ in set(one.settings) ^ set(other.settings)}
-        differ |= {"protocol"} if one.protocol != other.protocol else set()
-        by_setting.setdefault(frozenset(differ), []).append(other)
-    least = min(map(len, by_setting), default=0)
-    chosen = {end for differ, alike in by_setting.items() if len(differ) == least for end in (alike[0], alike[-1])}
-    return [other for other in others if other in chosen]
-
-
-def _scores(summary: Summary, seed: int) -> Table:
-    tried = any(cell.tried > 1 for cell in summary.cells.values())
+def settings_table(summary: Summary) -> Table:
+    """Each setting with its value or, if agents differ in it, each value with the agents that have it."""
+    curves = sorted(summary.curves, key=lambda curve: curve.agent)
+    everyone = {curve.agent for curve in curves}
     rows = []
-    for env in summary.games:
-        for series in summary.series:
-            cell = summary.cells.get((series, env))
-            if cell is None:
-                continue
-            row = [env, series.label, interval(mean_interval(cell, seed)), number(float(cell.whole.mean()))]
-            row += [str(len(cell.scores)), f"{cell.steps:,}", _setting_words(cell)]
-            rows.append(row)
-    columns = ["game", "agent", f"last {tail_in_words(summary.tail)}", "whole run", "seeds", "steps"]
-    columns.append("best setting" if tried else "setting")  # agents differ in it, and so it belongs to what is compared
+    for name in (name for name, setting in SETTINGS.items() if setting.role != "subject"):
+        agents: dict[str, dict[str, None]] = {}
+        for curve in curves:
+            if applies_to_agent(name, curve.agent):
+                agents.setdefault(_setting_text(name, getattr(curve.config, name)), {})[curve.agent] = None
+        if name == "seed":
+            text = ", ".join(sorted(agents, key=int))
+        elif all(set(found) == everyone for found in agents.values()):
+            text = ", ".join(agents)
+        else:
+            text = "; ".join(f"{value} ({', '.join(found)})" for value, found in agents.items())
+        if text:
+            rows.append([name, text])
+    return make_table("settings", "Settings", ["setting", "value"], rows)
+
+
+def _setting_text(name: str, value: Any) -> str:
+    if name == "initial_weights":
+        return Path(value).name  # the rest of the path is private to the machine
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return " × ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and name != "seed" else str(value)
+
+
+def _interval(found: Interval) -> Entry:
+    return Entry(interval_text(found), found.estimate)
+
+
+def _scores(summary: Summary) -> Table:
+    tail = tail_text(summary.scoring.tail)
+    rows = []
+    for group in summary.shown:
+        # Agents differ in these settings, so they belong to what is compared.
+        setting = f"learning_rate {group.config.learning_rate:g}"
+        if group.series.agent == "s51":
+            setting += f", lambda {group.penalty:g}, {group.config.normalisation}"
+        if group.tried > 1:
+            setting += f" (best of {group.tried})"
+        whole, seeds = float(group.whole.mean()), len(group.scores)
+        row = [group.env, group.series.label, _interval(group.score), Entry(number(whole), whole)]
+        rows.append([*row, Entry(str(seeds), seeds), Entry(f"{group.steps:,}", group.steps), setting])
+    tried = any(group.tried > 1 for group in summary.shown)
+    columns = ["game", "agent", tail, "whole run", "seeds", "steps", "best setting" if tried else "setting"]
     note = (
-        f"Mean return of the episodes that ended in the last {tail_in_words(summary.tail)} of the steps, mean over "
-        "seeds with its 95 % bootstrap interval (none with one seed); and the mean over the steps of the whole run."
+        f"Mean return of the episodes that ended in the {tail} of the steps, averaged over seeds, with its 95 % "
+        "bootstrap interval (none with one seed); and the mean over the steps of the whole run."
     )
-    return Table("scores", "Scores", columns, rows, note)
+    return make_table("scores", "Scores", columns, rows, note)
 
 
-def _setting_words(cell: Cell) -> str:
-    words = f"learning_rate {cell.setting('learning_rate'):g}"
-    if cell.series.agent == "s51":
-        words += f", lambda {cell.penalty:g}, {cell.setting('normalisation')}"
-    return words + (f" (best of {cell.tried})" if cell.tried > 1 else "")
+def _aggregates(summary: Summary) -> Table:
+    found = summary.aggregates
+    rows, note = [], ""
+    if found is not None:
+        for series, scores in found.scores.items():
+            runs = sorted({len(runs) for runs in scores})
+            seeds = Entry("–".join(map(str, dict.fromkeys((runs[0], runs[-1])))), runs[0])
+            rows.append([series.label, *(_interval(found.intervals[series][name]) for name in AGGREGATES), seeds])
+        note = (
+            f"Over {', '.join(found.games)}; {found.scale}. 95 % stratified bootstrap intervals, with the scale taken "
+            "as exact; none if a game has one seed. Smaller optimality gaps are better."
+        )
+    return make_table("aggregates", "Aggregates", ["agent", *AGGREGATES.values(), "seeds per game"], rows, note)
 
 
-def _aggregates(scale: Normalised, seed: int) -> Table:
+def _comparisons(summary: Summary) -> Table:
+    def difference(found: Interval | None) -> Entry:
+        if found is None:
+            return Entry("")
+        if math.isfinite(found.low):
+            return _interval(found)
+        return Entry(f"{number(found.estimate)} (one seed: no interval)", found.estimate)
+
     rows = []
-    for series, scores in scale.scores.items():
-        found = [interval(bootstrap_interval(name, scores, seed=seed)) for name in AGGREGATES]
-        runs = sorted({len(runs) for runs in scores})
-        rows.append([series.label, *found, "–".join(map(str, dict.fromkeys((runs[0], runs[-1]))))])
+    for one in summary.comparisons:
+        words = f"{one.first.label} against {one.second.beside(one.first)}"
+        improvement = _interval(one.improvement) if math.isfinite(one.improvement.low) else Entry("–")
+        env = one.env or "all, normalised"
+        rows.append([words, env, difference(one.difference), improvement, difference(one.whole)])
     note = (
-        f"Over {', '.join(scale.games)}; {scale.words}. 95 % stratified bootstrap intervals, the scale taken as exact; "
-        "none where a game has one seed. Smaller optimality gaps are better."
-    )
-    return Table("aggregates", "Aggregates", ["agent", *AGGREGATES.values(), "seeds per game"], rows, note)
-
-
-def _comparisons(summary: Summary, scale: Normalised | None, seed: int) -> Table:
-    rows = []
-    for first, second in pairs(summary):
-        words = f"{first.label} against {second.beside(first)}"
-        for env in summary.games:
-            ours, theirs = summary.cells.get((first, env)), summary.cells.get((second, env))
-            if ours is not None and theirs is not None:
-                row = [words, env, *_compared([ours.scores], [theirs.scores], seed)]
-                rows.append([*row, _difference([ours.whole], [theirs.whole], seed)])
-        if scale is not None and len(scale.games) > 1 and first in scale.scores and second in scale.scores:
-            rows.append([words, "all, normalised", *_compared(scale.scores[first], scale.scores[second], seed), ""])
-    note = (
-        "Difference of mean scores, and the probability that a run of the first beats one of the second (ties count "
-        "one half); and the difference of means over the whole run. Each with its 95 % bootstrap interval, not "
-        "corrected for their number. Where it holds 0, no difference was shown."
+        "Difference of mean scores; the probability that a run of the first beats a run of the second (ties count one "
+        "half); and the difference of means over the whole run. Each with its 95 % bootstrap interval, not corrected "
+        "for multiple comparisons. An interval of a difference that contains 0 shows no difference."
     )
     columns = ["agents", "game", "difference", "P(improvement)", "over the whole run"]
-    return Table("comparisons", "Comparisons", columns, rows, note)
+    return make_table("comparisons", "Comparisons", columns, rows, note)
 
 
-def _compared(ours: list[NDArray[np.float64]], theirs: list[NDArray[np.float64]], seed: int) -> list[str]:
-    improvement = bootstrap_interval("probability_of_improvement", ours, theirs, seed=seed)
-    return [_difference(ours, theirs, seed), interval(improvement) if math.isfinite(improvement.low) else "–"]
-
-
-def _difference(ours: list[NDArray[np.float64]], theirs: list[NDArray[np.float64]], seed: int) -> str:
-    found = bootstrap_interval("difference_of_means", ours, theirs, seed=seed)
-    return interval(found) if math.isfinite(found.low) else f"{number(found.estimate)} (one seed: no interval)"
-
-
-def _rates(summary: Summary, seed: int) -> Table:
+def _rates(summary: Summary) -> Table:
     rows = []
     for env in summary.games:
         for series in summary.series:
-            found = summary.best_along(series, env, lambda cell: cell.setting("learning_rate"))
-            if len(found) > 1:
-                rate, best = max(found, key=lambda item: item[1].mean)
-                lost = summary.lost_along(series, env, lambda cell: cell.setting("learning_rate"))
-                tried = [(value, number(cell.mean)) for value, cell in found] + [(value, "diverged") for value in lost]
-                others = ", ".join(f"{value:g}: {words}" for value, words in sorted(tried))
-                at_edge = "yes" if rate in (found[0][0], found[-1][0]) else "no"
-                rows.append([env, series.label, f"{rate:g}", interval(mean_interval(best, seed)), others, at_edge])
-    columns = ["game", "agent", "best rate", "score there", "score by rate", "at the edge"]
-    note = "Whatever else was tried is at its best for each rate. A best rate at the edge may not be the best there is."
-    return Table("rates", "Learning rates", columns, rows, note)
-
-
-def _penalties(summary: Summary, seed: int) -> Table:
-    rows = []
-    for env in summary.games:
-        for series in summary.series:
-            if series.agent != "s51":
+            found = summary.best_along(series, env, lambda group: group.config.learning_rate)
+            if len(found) < 2:
                 continue
-            found = summary.best_along(series, env, lambda cell: (cell.setting("normalisation"), cell.penalty))
-            for (normalisation, penalty), cell in found if len(found) > 1 else []:
-                written = f"{cell.setting('mass_penalty'):g} ({cell.setting('mass_penalty_scale')})"
-                score = interval(mean_interval(cell, seed))
-                diagnostics = [_diagnostic(cell, name, summary.tail) for name in ("dist/mass", "dist/negative_mass")]
-                rows.append([env, series.label, normalisation, f"{penalty:g}", written, score, *diagnostics])
+            rate, best = max(found.items(), key=lambda item: item[1].score.estimate)
+            scores = {value: number(group.score.estimate) for value, group in found.items()}
+            diverged = summary.diverged_along(series, env, lambda group: group.config.learning_rate)
+            tried = sorted((scores | dict.fromkeys(diverged, "diverged")).items())
+            by_rate = ", ".join(f"{value:g}: {score}" for value, score in tried)
+            at_edge = "yes" if rate in (min(found), max(found)) else "no"
+            rows.append([env, series.label, Entry(f"{rate:g}", rate), _interval(best.score), by_rate, at_edge])
+    columns = ["game", "agent", "best rate", "score there", "score by rate", "at the edge"]
+    note = (
+        "For each rate, the best of the other settings that were tried. A best rate at the edge of the range may not "
+        "be the best possible."
+    )
+    return make_table("rates", "Learning rates", columns, rows, note)
+
+
+def _penalties(summary: Summary) -> Table:
+    rows = []
+    for env in summary.games:
+        for series in (one for one in summary.series if one.agent == "s51"):
+            found = summary.best_along(series, env, lambda group: (group.config.normalisation, group.penalty))
+            for (normalisation, penalty), group in found.items() if len(found) > 1 else ():
+                given = group.config.mass_penalty
+                row = [env, series.label, normalisation, Entry(f"{penalty:g}", penalty)]
+                row += [Entry(f"{given:g} ({group.config.mass_penalty_scale})", given), _interval(group.score)]
+                rows.append(row + [_diagnostic(summary, group, name) for name in ("dist/mass", "dist/negative_mass")])
     columns = ["game", "agent", "normalisation", "lambda", "as given", "score", "mass", "negative mass"]
     note = (
-        "Lambda in the orthonormal convention, (lambda / K) times the squared excess of mass; one given on the total "
-        "mass is K times as large there. Whatever else was tried is at its best for each."
+        "Lambda in the orthonormal convention, (lambda / K) times the squared excess of mass; a lambda given on the "
+        "total mass is K times as large there. For each lambda, the best of the other settings that were tried."
     )
-    return Table("penalties", "Mass penalty of S51", columns, rows, note)
+    return make_table("penalties", "Mass penalty of S51", columns, rows, note)
 
 
 def _diagnostics(summary: Summary) -> Table:
-    there = [name for name in _DIAGNOSTICS if any(name in curve.metrics for curve in summary.curves)]
+    logged = [name for name in _DIAGNOSTICS if any(name in curve.metrics for curve in summary.curves)]
     rows = [
-        [env, series.label, *(_diagnostic(summary.cells[series, env], name, summary.tail) for name in there)]
-        for env in summary.games
-        for series in summary.series
-        if (series, env) in summary.cells
+        [group.env, group.series.label, *(_diagnostic(summary, group, name) for name in logged)]
+        for group in (summary.shown if logged else ())
     ]
-    note = f"Means over the last {tail_in_words(summary.tail)} of the steps and over seeds."
+    note = f"Means over the {tail_text(summary.scoring.tail)} of the steps and over seeds."
     clipped = [
-        f"{series.label} on {env}"
-        for env in summary.games
-        for series in summary.series
-        if (series, env) in summary.cells
-        and _mean_diagnostic(summary.cells[series, env], "dist/clipped_mass", summary.tail) > MUCH_CLIPPED
+        f"{group.series.label} on {group.env}"
+        for group in summary.shown
+        if (_diagnostic(summary, group, "dist/clipped_mass").value or 0) > MUCH_CLIPPED
     ]
     if clipped:
         note += (
-            f" More than {MUCH_CLIPPED:.0%} of the mass lay beyond the support and was put on its ends: "
+            f" More than {MUCH_CLIPPED:.0%} of the mass lay outside the support and was moved to its ends: "
             f"{'; '.join(clipped)}. Returns beyond the ends cannot be told apart."
         )
-    columns = ["game", "agent", *(_DIAGNOSTICS[name] for name in there)]
-    return Table("diagnostics", "Diagnostics", columns, rows if there else [], note)
+    columns = ["game", "agent", *(_DIAGNOSTICS[name] for name in logged)]
+    return make_table("diagnostics", "Diagnostics", columns, rows, note)
 
 
-def _diagnostic(cell: Cell, name: str, tail: float) -> str:
-    mean = _mean_diagnostic(cell, name, tail)
-    return f"{mean:.4g}" if math.isfinite(mean) else "–"
-
-
-def _mean_diagnostic(cell: Cell, name: str, tail: float) -> float:
-    """Over the curves that have it; NaN where none has."""
-    found = [_last_mean(curve, name, tail, cell.steps) for curve in cell.curves]
-    found = [value for value in found if math.isfinite(value)]
-    return float(np.mean(found)) if found else math.nan
-
-
-def _last_mean(curve: Curve, name: str, tail: float, steps: int) -> float:
-    values = curve.metrics.get(name, np.full(len(curve.steps), np.nan))
-    rows = last_rows(curve, tail, steps) & np.isfinite(values)
-    return float(values[rows].mean()) if rows.any() else math.nan
+def _diagnostic(summary: Summary, group: ScoreGroup, name: str) -> Entry:
+    """The mean of a logged number over the tail of the runs that have it."""
+    means = []
+    for curve in group.curves:
+        values = curve.metrics.get(name, np.full(len(curve.steps), np.nan))
+        rows = tail_rows(curve, summary.scoring.tail, group.steps) & np.isfinite(values)
+        if rows.any():
+            means.append(values[rows].mean())
+    mean = float(np.mean(means)) if means else None
+    return Entry("–" if mean is None else f"{mean:.4g}", mean)
 
 
 def _published(summary: Summary) -> Table:
-    millions = (10, 20, 25, 40, 50, 100, 200)
     rows = []
     for env in summary.games:
-        for one in anchors_for(game_name(env)):
-            scores = [number(one.scores[at]) if at in one.scores else "" for at in millions]
+        for one in published_scores(game_name(env)):
+            scores = [Entry(number(x), x) if (x := one.scores.get(at)) is not None else "" for at in _MILLION_FRAMES]
             rows.append([env, one.agent, one.source, one.protocol, *scores])
     note = (
-        "Published training scores, to see whether ours are in a sane range: other codes under the same settings "
-        "differ by more than agents do. Agents are compared inside one code only."
+        "Published training scores, to check that ours are plausible. Other codebases with the same settings differ by "
+        "more than agents do, so agents are only compared within one codebase."
     )
-    columns = ["game", "agent", "source", "protocol", *(f"{at} M frames" for at in millions)]
-    return Table("published", "Published scores", columns, rows, note)
+    columns = ["game", "agent", "source", "protocol", *(f"{at} M frames" for at in _MILLION_FRAMES)]
+    return make_table("published", "Published scores", columns, rows, note)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
 import numpy as np
+import safetensors
+import safetensors.numpy
 
 from cramerl._files import write_text, write_whole
+from cramerl.deep.agent import Agent
+from cramerl.deep.checkpoint import CheckpointStore
+from cramerl.deep.envs.base import EnvSpec, spec_from_json
+from cramerl.deep.trees import unflatten, weights_of
 from cramerl.runs import build
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.lanes import named_lanes, of_lane
-from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder
-
-if TYPE_CHECKING:
-    from cramerl.deep.agent import Agent
-    from cramerl.deep.envs.base import EnvSpec
+from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder, load_config
+from cramerl.runs.group import RunGroup
+from cramerl.runs.scores import tail_score
 
 CARD = "README.md"
 
@@ -26,25 +30,19 @@ def load_agent(path: str | Path, *, lane: int = 0) -> Agent:
 
     Args:
         path: the folder.
-        lane: which, counted from 0, where a run has several (see ``TrainConfig.lane_settings``).
+        lane: which run of a group, counted from 0.
 
     Example:
         >>> agent = load_agent("runs/my-run")  # doctest: +SKIP
         >>> atoms, masses = agent.distributions(observations)  # doctest: +SKIP
     """
-    import jax
-
-    from cramerl.deep.trees import unflatten
-
     config, spec, weights = _read(Path(path), lane)
     shapes = jax.eval_shape(build.make_learner(config, spec).network.init, jax.random.key(0))
     return build.make_agent(config, spec, unflatten(shapes, weights, f"weights of {path}"))
 
 
 def read_weights(path: str | Path, like: Any) -> Any:
-    """Weights of a run (its first lane) or an export for a network with parameters ``like``."""
-    from cramerl.deep.trees import unflatten
-
+    """Weights of a run (the first of a group) or an export, for a network with parameters ``like``."""
     _, _, weights = _read(Path(path), 0)
     return unflatten(like, weights, f"weights of {path}")
 
@@ -55,13 +53,11 @@ def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Pat
     Args:
         run: the folder of a run.
         out: a new or empty folder.
-        lane: which, counted from 0, where the run has several; the settings written are those of this lane alone.
+        lane: which run of a group, counted from 0.
 
     Returns:
         The files.
     """
-    import safetensors.numpy
-
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"out must be a new or empty folder, got {out}")
@@ -76,7 +72,7 @@ def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Pat
 
 
 def _read(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
-    """Settings of one lane alone, environment and weights."""
+    """Settings, environment and weights of one run."""
     if not (path / EXPORTED_WEIGHTS).is_file():
         return _read_run(path, lane)
     if lane != 0:
@@ -85,55 +81,42 @@ def _read(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.nda
 
 
 def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
-    from cramerl.deep.checkpoint import CheckpointStore
-    from cramerl.deep.trees import weights_of
-
-    folder = RunFolder.open(path)
-    config, lanes = folder.config, folder.config.lane_settings
-    if isinstance(lane, bool) or not isinstance(lane, int) or not 0 <= lane < len(lanes):
-        raise ValueError(f"lane must be one of {named_lanes(lanes)} in {path}, got {lane!r}")
-    saved = CheckpointStore(folder.path / "checkpoints").latest()
+    folder, config = RunFolder.open(path), load_config(path, lane)
+    saved = CheckpointStore(path / "checkpoints").latest()
     if saved is None:
         raise ValueError(
-            f"{path} has no checkpoint: none has been written yet, or it is in "
-            "the storage of a sweep on Ray (cramerl sweep ... --pull all brings it)"
+            f"{path} has no checkpoint: none has been written yet, or it is in the storage of a sweep on Ray "
+            "(cramerl sweep ... --download all copies it here)"
         )
-    lost = saved.info.get("lost", ())
-    if lane in lost:
-        left = named_lanes(lanes, [number for number in range(len(lanes)) if number not in lost])
-        raise ValueError(f"lane must be one of {left} in {path}, got {lane}, which was lost: its loss was not finite")
+    group, diverged = folder.group, saved.info["diverged"]
+    if lane in diverged:
+        left = group.describe([number for number in range(len(group)) if number not in diverged])
+        raise ValueError(f"lane must be one of {left} in {path}, got {lane}, which diverged: its loss was not finite")
     weights = weights_of(saved.arrays)
-    if len(lanes) > 1:
+    if len(group) > 1:
         weights = {name: np.ascontiguousarray(array[lane]) for name, array in weights.items()}
-    return config.single_runs()[lane], folder.spec, weights
+    return config, folder.spec, weights
 
 
 def _read_export(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
-    import safetensors
-
-    from cramerl.deep.envs.base import spec_from_json
-
     file = path / EXPORTED_WEIGHTS
     try:
         with safetensors.safe_open(file, framework="numpy") as tensors:
             record = tensors.metadata() or {}
             weights = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 - not a dictionary
         config, environment = json.loads(record["config"]), json.loads(record["environment"])
-        return TrainConfig.from_json(config), spec_from_json(environment), weights
+        return RunGroup.from_json(config).first, spec_from_json(environment), weights
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} cannot be used: {error}") from error
 
 
 def _result(run: Path, config: TrainConfig) -> str:
-    """Mean return of the episodes in the last tenth of the run, of the lane whose weights are exported."""
-    lane = {name: getattr(config, name) for name in ("mass_penalty", "learning_rate", "seed")}
-    rows = [row for row in RunFolder(run).metrics() if row.get("charts/episodes") and of_lane(row, lane)]
-    last = [row for row in rows if row["step"] > 0.9 * rows[-1]["step"]]
-    if not last:
-        return "not recorded"
-    episodes = sum(row["charts/episodes"] for row in last)
-    mean = sum(row["charts/episodes"] * row["charts/episodic_return"] for row in last) / episodes
-    return f"{mean:.2f} (training episodes, last tenth of {rows[-1]['step']:,} steps)"
+    """The score of the run whose weights are exported."""
+    folder = RunFolder.open(run)
+    lane = folder.group.configs.index(config)
+    rows = [row for row in folder.metrics() if folder.group.lane_of(row) == lane]
+    mean, episodes = tail_score(rows)
+    return f"{mean:.2f} (training episodes, last fifth of {rows[-1]['step']:,} steps)" if episodes else "not recorded"
 
 
 def _card(config: TrainConfig, spec: EnvSpec, weights: dict[str, np.ndarray], result: str) -> str:
@@ -157,7 +140,7 @@ tags: [reinforcement-learning, distributional, {config.agent}, {config.env.repla
 ```python
 import cramerl
 agent = cramerl.load_agent("path/to/this/folder")
-atoms, masses = agent.distributions(observations)  # (N, actions, atoms): the predicted distribution of the return
+atoms, masses = agent.distributions(observations)  # (N, actions, atoms): predicted distributions of the return
 actions = agent.act(observations)
 ```
 

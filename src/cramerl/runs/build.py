@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from cramerl.deep.agent import Agent
+from cramerl.deep.compiled_loop import CompiledLoop
+from cramerl.deep.envs.atari import AtariEnvs
+from cramerl.deep.envs.base import EnvSpec, HostEnvs
+from cramerl.deep.envs.gymnasium import GymnasiumEnvs
 from cramerl.deep.envs.names import env_family
+from cramerl.deep.heads import make_head
+from cramerl.deep.host_loop import HostLoop
+from cramerl.deep.learner import Learner, make_optimiser
+from cramerl.deep.loop import Loop
+from cramerl.deep.networks import make_network
+from cramerl.deep.schedule import Schedule
 from cramerl.runs.config import TrainConfig
+from cramerl.runs.group import RunGroup
 
-if TYPE_CHECKING:
-    from cramerl.deep.agent import Agent
-    from cramerl.deep.envs.base import EnvSpec, HostEnvs
-    from cramerl.deep.learner import Learner
-    from cramerl.deep.loop import Loop
-
-_DEVICE_SHARE = 0.6  # of an accelerator's memory that the frames of a replay may take
+_REPLAY_FRACTION = 0.6  # of an accelerator's memory that the replay's frames may take
 
 
-def make_envs(config: TrainConfig, num_envs: int, skip: int = 0) -> HostEnvs:
-    """Environments of a run that are stepped from Python; ``skip`` of the same run come before them."""
-    from cramerl.deep.envs import make
+def make_envs(config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bool = False) -> HostEnvs:
+    """Environments of any family that are stepped from Python.
 
-    options = {field.name: getattr(config, field.name) for field in dataclasses.fields(make.EnvOptions)}
-    return make.make_envs(make.EnvOptions(**options), num_envs, skip)
+    Args:
+        config: the settings.
+        num_envs: how many.
+        skip: how many environments of the same run come before these (Atari only), so that each gets its seed.
+        pictures: show them to people: frames of Atari are in colour, Gymnasium's environments can ``render()``.
+    """
+    family, limit = env_family(config.env), config.max_episode_steps
+    if family == "gymnax":
+        from cramerl.deep.envs.gymnax import GymnaxEnv, GymnaxOnHost  # takes seconds to import
+
+        return GymnaxOnHost(GymnaxEnv(config.env, limit or None), num_envs)
+    if family == "gymnasium":
+        name = config.env.removeprefix("gym:")
+        return GymnasiumEnvs(name, num_envs, max_episode_steps=limit or None, render=pictures)
+    return AtariEnvs(
+        config.env,
+        num_envs,
+        sticky=config.sticky,
+        life_loss_ends=config.life_loss_ends,
+        max_episode_frames=4 * limit or 108_000,
+        noop_max=config.noop_max,
+        fire_reset=config.fire_reset,
+        full_action_space=config.full_action_space,
+        skip=skip,
+        colour=pictures,
+    )
 
 
 def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
     """Head, network and optimiser."""
-    from cramerl.deep.heads import make_head
-    from cramerl.deep.learner import Learner, make_optimiser
-    from cramerl.deep.networks import make_network
-
     head = make_head(
         config.agent,
         num_atoms=config.num_atoms,
@@ -63,16 +89,13 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
 
 
 def _try_head(head: Any) -> None:
-    """Let a head say what is wrong with its support before anything is written."""
-    import jax
-    import jax.numpy as jnp
-
+    """Let a head reject its support before anything is written."""
     outputs, number = jnp.zeros((1, head.num_outputs), jnp.float32), jnp.zeros(1, jnp.float32)
     jax.eval_shape(lambda o, r: head.loss(o, head.target(r, r, o)), outputs, number)
 
 
 def network_name(config: TrainConfig, spec: EnvSpec) -> str:
-    """The network that "auto" stands for."""
+    """The network's name, with "auto" resolved."""
     if config.network != "auto":
         return config.network
     if spec.family == "atari":
@@ -80,10 +103,9 @@ def network_name(config: TrainConfig, spec: EnvSpec) -> str:
     return "minatar" if len(spec.observation_shape) == 3 else "mlp"
 
 
-def make_loop(config: TrainConfig) -> Loop:
+def make_loop(group: RunGroup) -> Loop:
     """The loop that trains, with its environments."""
-    from cramerl.deep.schedule import Schedule
-
+    config = group.first
     schedule = Schedule(
         num_envs=config.num_envs,
         update_period_steps=config.update_period_steps,
@@ -98,43 +120,39 @@ def make_loop(config: TrainConfig) -> Loop:
         clip_rewards=config.clip_rewards,
     )
     if env_family(config.env) == "gymnax":
-        from cramerl.deep.compiled_loop import CompiledLoop
         from cramerl.deep.envs.gymnax import GymnaxEnv
 
-        env, lanes = GymnaxEnv(config.env, config.max_episode_steps or None), config.lane_settings
+        env = GymnaxEnv(config.env, config.max_episode_steps or None)
+        rates, penalties = ([getattr(run, name) for run in group.configs] for name in ("learning_rate", "mass_penalty"))
         return CompiledLoop(
             env,
             make_learner(config, env.spec),
             schedule,
-            [lane["seed"] for lane in lanes],
-            learning_rates=[lane["learning_rate"] for lane in lanes] if config.learning_rates else None,
-            mass_penalties=[lane["mass_penalty"] for lane in lanes] if config.mass_penalties else None,
+            [run.seed for run in group.configs],
+            learning_rates=rates if "learning_rate" in group.lanes[0] else None,
+            mass_penalties=penalties if "mass_penalty" in group.lanes[0] else None,
         )
-    for name, allowed in (("lanes", 1), ("learning_rates", ()), ("mass_penalties", ())):
-        if getattr(config, name) != allowed:
-            raise ValueError(
-                f"{name} are for environments that are JAX programs, {config.env} is none; got {getattr(config, name)}"
-            )
-    from cramerl.deep.host_loop import HostLoop
-
-    groups = _make_groups(config)
+    if len(group) > 1:
+        raise ValueError(
+            f"runs must be one for {config.env}, which is not a gymnax environment and cannot be compiled with "
+            f"several agents, got {len(group)}: {group.describe()}"
+        )
+    halves = _make_env_halves(config)
     try:
-        spec = groups[0].spec
+        spec = halves[0].spec
         learner = make_learner(config, spec)
         on_host = config.replay_on == "host" or (config.replay_on == "auto" and not _fits(config, spec))
-        return HostLoop(groups, learner, schedule, config.seed, frames_on_host=on_host)
+        return HostLoop(halves, learner, schedule, config.seed, frames_on_host=on_host)
     except BaseException:
-        for envs in groups:
+        for envs in halves:
             envs.close()
         raise
 
 
-def _make_groups(config: TrainConfig) -> list[HostEnvs]:
-    """The environments of a run: two halves where an accelerator learns, so that the emulator need not wait for it."""
-    import jax
-
-    halves = env_family(config.env) == "atari" and jax.default_backend() != "cpu" and config.num_envs % 2 == 0
-    if not halves:
+def _make_env_halves(config: TrainConfig) -> list[HostEnvs]:
+    """The environments of a run: two halves where an accelerator learns, so that the emulators need not wait for it."""
+    halve = env_family(config.env) == "atari" and jax.default_backend() != "cpu" and config.num_envs % 2 == 0
+    if not halve:
         return [make_envs(config, config.num_envs)]
     half = config.num_envs // 2
     return [make_envs(config, half, skip) for skip in (0, half)]
@@ -142,16 +160,12 @@ def _make_groups(config: TrainConfig) -> list[HostEnvs]:
 
 def make_agent(config: TrainConfig, spec: EnvSpec, params: Any) -> Agent:
     """An agent with given weights."""
-    from cramerl.deep.agent import Agent
-
     learner = make_learner(config, spec)
     return Agent(learner.head, learner.network, params, spec)
 
 
 def _fits(config: TrainConfig, spec: EnvSpec) -> bool:
-    """Whether the frames of the replay fit on the device; on a CPU there is one memory."""
-    import jax
-
+    """Whether the replay's frames fit on the device; a CPU has only one memory."""
     stats = jax.devices()[0].memory_stats() or {}
     size = config.replay_steps * math.prod(spec.frame_shape) * np.dtype(spec.frame_dtype).itemsize
-    return size <= _DEVICE_SHARE * stats.get("bytes_limit", math.inf)
+    return size <= _REPLAY_FRACTION * stats.get("bytes_limit", math.inf)

@@ -1,6 +1,6 @@
-"""Settings of a training run: one frozen dataclass that gives defaults, help, validation and the saved record.
+"""Settings of one run: a frozen dataclass whose fields declare default, help, bounds and everything else about them.
 
-Counts of steps are agent decisions, over all parallel environments together; in Atari a step is four emulator frames.
+Steps are agent decisions, summed over all parallel environments; in Atari a step is four emulator frames.
 """
 
 from __future__ import annotations
@@ -8,45 +8,67 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import itertools
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 AGENTS = ("dqn", "c51", "s51", "u51", "qr", "hl_gauss")
-_DISTRIBUTIONS = tuple(agent for agent in AGENTS if agent != "dqn")
-_ON_ATOMS = tuple(agent for agent in _DISTRIBUTIONS if agent != "qr")
-ONLY_FOR = {
-    "num_atoms": _DISTRIBUTIONS,
-    "v_min": _ON_ATOMS,
-    "v_max": _ON_ATOMS,
-    "mass_penalty": ("s51",),
-    "mass_penalties": ("s51",),
-    "mass_penalty_scale": ("s51",),
-    "normalisation": ("s51",),
-    "base_distribution": ("u51",),
-    "mean_weight": ("s51", "u51"),
-    "dqn_loss": ("dqn",),
-    "quantile_threshold": ("qr",),
-    "sigma_spacings": ("hl_gauss",),
-}
-"""Settings that mean something to some agents only, and to which."""
-LANES = {"learning_rate": "learning_rates", "mass_penalty": "mass_penalties"}
-"""Settings that lanes of one program may differ in, and the setting that has their values."""
-
-_RENAMED = {"base_law": "base_distribution"}  # settings whose name in older runs differs
+_WITH_ATOMS = ("c51", "s51", "u51", "hl_gauss")
+_LARGEST = 2**31 - 1
+_MOST_SEEDS = 10_000
+_RENAMED = {"base_law": "base_distribution"}  # names of settings in runs of earlier versions
 
 
-def _setting(default: Any, group: str, words: str, **bounds: float) -> Any:
-    return field(default=default, metadata={"group": group, "help": words, "bounds": bounds})
+class Setting(NamedTuple):
+    """What a setting means, declared at its field of `TrainConfig`.
+
+    Attributes:
+        group: the heading of the help text it belongs to.
+        help: one line.
+        bounds: ``low`` and ``high`` are allowed, ``above`` is not.
+        role: what it changes. *subject*: what is trained. *seed*: which repetition of it. *learning*: what is learned.
+            *start*: only where learning starts. *length*: how long it takes. *pace*: when log lines and checkpoints are
+            written. *record*: only what is stored or shown.
+        agents: the agents that use it.
+        families: the environment families that use it; empty for all.
+        lane: whether runs of one group may differ in it.
+        scoring: *protocol*: scores are comparable only if it is equal. *tuned*: a report shows the best value.
+            *variant*: a report names an agent by it unless it has its default.
+    """
+
+    group: str
+    help: str
+    bounds: Mapping[str, float]
+    role: Literal["subject", "seed", "learning", "start", "length", "pace", "record"] = "learning"
+    agents: tuple[str, ...] = AGENTS
+    families: tuple[str, ...] = ()
+    lane: bool = False
+    scoring: Literal["", "protocol", "tuned", "variant"] = ""
+
+
+def _setting(default: Any, group: str, text: str, *, low: Any = None, high: Any = None, above: Any = None, **more: Any):
+    ends = {"low": low, "above": above, "high": high}
+    bounds = {name: end for name, end in ends.items() if end is not None}
+    return field(default=default, metadata={"setting": Setting(group, text, bounds, **more)})
+
+
+_run = functools.partial(_setting, group="run")
+_environment = functools.partial(_setting, group="environment")
+_learner = functools.partial(_setting, group="learner")
+_head = functools.partial(_setting, group="head")
+_evaluation = functools.partial(_setting, group="evaluation", role="record")
+_atari = functools.partial(_environment, families=("atari",), scoring="protocol")
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of a run. Start from `cramerl.preset` and change what you want with ``dataclasses.replace``.
+    """Settings of one run: one agent, one environment, one seed.
+
+    Start from `cramerl.preset` and change what you want with ``dataclasses.replace``.
 
     Example:
         >>> config = TrainConfig(agent="s51", env="Breakout-MinAtar", steps=10_000)
@@ -54,156 +76,149 @@ class TrainConfig:
         0.99
     """
 
-    agent: Literal["dqn", "c51", "s51", "u51", "qr", "hl_gauss"] = _setting(
-        "s51", "run", "dqn, c51, s51 (the paper's), u51 (ours), qr (QR-DQN) or hl_gauss"
+    agent: Literal["dqn", "c51", "s51", "u51", "qr", "hl_gauss"] = _run(
+        "s51", text="dqn, c51, s51 (the paper's), u51 (ours), qr (QR-DQN) or hl_gauss", role="subject"
     )
-    env: str = _setting(
+    env: str = _run(
         "Breakout-MinAtar",
-        "run",
-        "a gymnax id (Breakout-MinAtar), an Atari game (pong, ALE/Pong-v5) or a Gymnasium id; gym:NAME always takes "
+        text="a gymnax id (Breakout-MinAtar), an Atari game (pong, ALE/Pong-v5) or a Gymnasium id; gym:NAME is always "
         "Gymnasium's",
+        role="subject",
     )
-    preset: str = _setting("", "run", "name of the preset these settings started from")
-    seed: int = _setting(
-        0, "run", "of everything random: weights, exploration, sampling, environments", low=0, high=2**31 - 1
+    preset: str = _run("", text="name of the preset these settings started from", role="record")
+    seed: int = _run(
+        0,
+        text="of everything random: weights, exploration, sampling, environments",
+        low=0,
+        high=_LARGEST,
+        role="seed",
+        lane=True,
     )
-    lanes: int = _setting(
-        1, "run", "seeds trained at once in one program: seed, seed + 1, ... (gymnax only)", low=1, high=4096
-    )
-    learning_rates: tuple[float, ...] = _setting(
-        (), "run", "several step sizes, commas between: lanes for each of them, in place of learning_rate", above=0
-    )
-    mass_penalties: tuple[float, ...] = _setting(
-        (), "run", "s51: several lambdas, commas between: lanes for each of them, in place of mass_penalty", low=0
-    )
-    steps: int = _setting(1_000_000, "run", "agent steps of the whole run", low=1, high=2**31 - 1)
-    iteration_steps: int = _setting(
+    steps: int = _run(1_000_000, text="agent steps of the whole run", low=1, high=_LARGEST, role="length")
+    iteration_steps: int = _run(
         50_000,
-        "run",
-        "steps between checkpoints; Atari and Gymnasium environments are reset there",
+        text="steps between checkpoints; Atari and Gymnasium environments are reset there",
         low=1,
-        high=2**31 - 1,
+        high=_LARGEST,
+        role="pace",
     )
-    log_steps: int = _setting(5_000, "run", "steps per line of metrics.jsonl", low=1, high=2**31 - 1)
-    checkpoints: Literal["full", "weights", "none"] = _setting(
-        "full", "run", "full (replay too: exact resume), weights (small; no resume) or none"
+    log_steps: int = _run(5_000, text="steps per line of metrics.jsonl", low=1, high=_LARGEST, role="pace")
+    checkpoints: Literal["full", "weights", "none"] = _run(
+        "full", text="full (replay too: exact resume), weights (small; no resume) or none", role="record"
     )
-    initial_weights: str = _setting("", "run", "start from the weights of a run or an export, not from random ones")
-    tensorboard: bool = _setting(False, "run", "also write TensorBoard files")
-    track: Literal["none", "wandb", "trackio"] = _setting(
-        "none", "run", "also send metrics to Weights & Biases or Trackio"
+    initial_weights: str = _run(
+        "", text="start from the weights of a run or an export, not from random ones", role="start"
+    )
+    tensorboard: bool = _run(False, text="also write TensorBoard files", role="record")
+    track: Literal["none", "wandb", "trackio"] = _run(
+        "none", text="also send metrics to Weights & Biases or Trackio", role="record"
     )
 
-    num_envs: int = _setting(
-        16, "environment", "parallel environments; the update-to-data ratio does not change", low=1, high=65_536
+    num_envs: int = _environment(
+        16, text="parallel environments; the update-to-data ratio does not change", low=1, high=65_536
     )
-    sticky: float = _setting(0.0, "environment", "Atari: probability that the last action is repeated", low=0, high=1)
-    life_loss_ends: bool = _setting(False, "environment", "Atari: a lost life ends the return for the learner")
-    max_episode_steps: int = _setting(
-        0, "environment", "time limit in steps, a truncation; 0: the environment's own", low=0, high=10**8
+    sticky: float = _atari(0.0, text="Atari: probability that the last action is repeated", low=0, high=1)
+    life_loss_ends: bool = _atari(False, text="Atari: a lost life ends the return for the learner")
+    max_episode_steps: int = _environment(
+        0, text="time limit in steps, a truncation; 0: the environment's own", low=0, high=10**8, scoring="protocol"
     )
-    noop_max: int = _setting(0, "environment", "Atari: most random no-ops at the start", low=0, high=10**4)
-    fire_reset: bool = _setting(False, "environment", "Atari: press fire at the start where a game needs it")
-    full_action_space: bool = _setting(False, "environment", "Atari: all 18 actions")
-    clip_rewards: bool = _setting(False, "environment", "clip rewards to [-1, 1] for the learner; scores stay raw")
+    noop_max: int = _atari(0, text="Atari: most random no-ops at the start", low=0, high=10**4)
+    fire_reset: bool = _atari(False, text="Atari: press fire at the start where a game needs it")
+    full_action_space: bool = _atari(False, text="Atari: all 18 actions")
+    clip_rewards: bool = _environment(
+        False, text="clip rewards to [-1, 1] for the learner; scores stay raw", scoring="protocol"
+    )
 
-    network: Literal["auto", "nature", "nature_same", "minatar", "minatar_strided", "mlp", "linear"] = _setting(
+    network: Literal["auto", "nature", "nature_same", "minatar", "minatar_strided", "mlp", "linear"] = _learner(
         "auto",
-        "learner",
-        "auto: nature_same for Atari, minatar for other pictures, mlp for vectors; nature pads VALID, nature_same "
+        text="auto: nature_same for Atari, minatar for other pictures, mlp for vectors; nature pads VALID, nature_same "
         "SAME; minatar_strided has stride 2",
     )
-    hidden_units: tuple[int, ...] = _setting(
-        (128, 128), "learner", "units of the mlp's layers, commas between", low=1, high=10**6
+    hidden_units: tuple[int, ...] = _learner(
+        (128, 128), text="units of the mlp's layers, separated by commas", low=1, high=10**6
     )
-    last_layer_scale: float = _setting(1.0, "learner", "factor on the last layer's initial weights", low=0)
-    optimiser: Literal["adam", "rmsprop"] = _setting("adam", "learner", "adam, or rmsprop: centred, decay 0.95 (DQN's)")
-    learning_rate: float = _setting(1e-4, "learner", "step size of the optimiser", above=0)
-    optimiser_epsilon: float = _setting(3.125e-4, "learner", "epsilon of the optimiser", above=0)
-    discount: float = _setting(0.99, "learner", "gamma per step", low=0, high=1)
-    n_step: int = _setting(1, "learner", "rewards summed before the next state is looked at", low=1, high=100)
-    double_q: bool = _setting(False, "learner", "choose the next action with the learning network (double Q-learning)")
-    batch_size: int = _setting(32, "learner", "transitions per update", low=1, high=2**20)
-    update_period_steps: int = _setting(4, "learner", "steps per update: the update-to-data ratio", low=1, high=10**4)
-    target_period_steps: int = _setting(
-        1_000, "learner", "steps between copies into the target network", low=1, high=2**31 - 1
+    last_layer_scale: float = _learner(1.0, text="factor on the last layer's initial weights", low=0)
+    optimiser: Literal["adam", "rmsprop"] = _learner("adam", text="adam, or rmsprop: centred, decay 0.95 (DQN's)")
+    learning_rate: float = _learner(1e-4, text="step size of the optimiser", above=0, lane=True, scoring="tuned")
+    optimiser_epsilon: float = _learner(3.125e-4, text="epsilon of the optimiser", above=0)
+    discount: float = _learner(0.99, text="gamma per step", low=0, high=1)
+    n_step: int = _learner(1, text="rewards summed before the next state is looked at", low=1, high=100)
+    double_q: bool = _learner(False, text="choose the next action with the learning network (double Q-learning)")
+    batch_size: int = _learner(32, text="transitions per update", low=1, high=2**20)
+    update_period_steps: int = _learner(4, text="steps per update: the update-to-data ratio", low=1, high=10**4)
+    target_period_steps: int = _learner(
+        1_000, text="steps between copies into the target network", low=1, high=_LARGEST
     )
-    min_replay_steps: int = _setting(5_000, "learner", "steps before the first update", low=1, high=2**31 - 1)
-    replay_steps: int = _setting(100_000, "learner", "steps the replay remembers", low=1, high=2**31 - 1)
-    replay_on: Literal["auto", "device", "host"] = _setting(
-        "auto", "learner", "where frames are kept: the accelerator's memory or the host's; auto: the former if they fit"
+    min_replay_steps: int = _learner(5_000, text="steps before the first update", low=1, high=_LARGEST)
+    replay_steps: int = _learner(100_000, text="steps the replay remembers", low=1, high=_LARGEST)
+    replay_on: Literal["auto", "device", "host"] = _learner(
+        "auto",
+        text="where frames are kept: the accelerator's memory or the host's; auto: the former if they fit",
+        role="record",
     )
-    exploration_final: float = _setting(0.05, "learner", "epsilon of epsilon-greedy after the decay", low=0, high=1)
-    exploration_decay_steps: int = _setting(
-        100_000, "learner", "steps from epsilon 1 (held until the first update) to the final one", low=1, high=2**31 - 1
+    exploration_final: float = _learner(
+        0.05, text="epsilon of epsilon-greedy after the decay", low=0, high=1, scoring="protocol"
+    )
+    exploration_decay_steps: int = _learner(
+        100_000, text="steps from epsilon 1 (held until the first update) to the final one", low=1, high=_LARGEST
     )
 
-    num_atoms: int = _setting(51, "head", "atoms of the support, or quantiles of qr", low=2, high=10_000)
-    v_min: float = _setting(-10.0, "head", "smallest return of the support")
-    v_max: float = _setting(10.0, "head", "largest return of the support")
-    mass_penalty: float = _setting(10.0, "head", "s51: lambda, on unit-spaced atoms", low=0)
-    mass_penalty_scale: Literal["orthonormal", "total"] = _setting(
-        "orthonormal", "head", "s51: lambda/K or lambda times the squared excess of mass"
+    num_atoms: int = _head(51, text="atoms of the support, or quantiles of qr", low=2, high=10_000, agents=AGENTS[1:])
+    v_min: float = _head(-10.0, text="smallest return of the support", agents=_WITH_ATOMS)
+    v_max: float = _head(10.0, text="largest return of the support", agents=_WITH_ATOMS)
+    mass_penalty: float = _head(
+        10.0, text="s51: lambda, on unit-spaced atoms", low=0, agents=("s51",), lane=True, scoring="tuned"
     )
-    normalisation: Literal["after", "before"] = _setting(
-        "after", "head", "s51: put the mass of the target right after the backup (the paper's) or before it"
+    mass_penalty_scale: Literal["orthonormal", "total"] = _head(
+        "orthonormal", text="s51: lambda/K or lambda times the squared excess of mass", agents=("s51",), scoring="tuned"
     )
-    base_distribution: Literal["uniform", "zero"] = _setting(
-        "uniform", "head", "u51: the distribution that outputs of zero stand for: uniform on the support, or a return of zero"
+    normalisation: Literal["after", "before"] = _head(
+        "after",
+        text="s51: correct the target's mass after the backup (the paper's way) or before it",
+        agents=("s51",),
+        scoring="tuned",
     )
-    mean_weight: float = _setting(
-        0.0, "head", "s51, u51: weight of the squared error of the mean, in spacings, beside the Cramér loss", low=0
+    base_distribution: Literal["uniform", "zero"] = _head(
+        "uniform",
+        text="u51: the distribution that outputs of zero mean: uniform on the support, or a return of zero",
+        agents=("u51",),
+        scoring="variant",
     )
-    dqn_loss: Literal["huber", "squared"] = _setting("huber", "head", "dqn: loss of the temporal difference")
-    quantile_threshold: float = _setting(1.0, "head", "qr: threshold of the quantile Huber loss", low=0)
-    sigma_spacings: float = _setting(0.75, "head", "hl_gauss: standard deviation, in spacings of the support", above=0)
+    mean_weight: float = _head(
+        0.0,
+        text="s51, u51: weight of the squared error of the mean, in spacings, beside the Cramér loss",
+        low=0,
+        agents=("s51", "u51"),
+        scoring="variant",
+    )
+    dqn_loss: Literal["huber", "squared"] = _head("huber", text="dqn: loss of the temporal difference", agents=("dqn",))
+    quantile_threshold: float = _head(1.0, text="qr: threshold of the quantile Huber loss", low=0, agents=("qr",))
+    sigma_spacings: float = _head(
+        0.75, text="hl_gauss: standard deviation, in spacings of the support", above=0, agents=("hl_gauss",)
+    )
 
-    eval_episodes: int = _setting(
+    eval_episodes: int = _evaluation(
         0,
-        "evaluation",
-        "evaluation episodes at the end of each iteration, of the first lane; 0: none",
+        text="evaluation episodes at the end of each iteration, of the first run of a group; 0: none",
         low=0,
         high=10**6,
     )
-    eval_epsilon: float = _setting(0.001, "evaluation", "epsilon of evaluation episodes", low=0, high=1)
+    eval_epsilon: float = _evaluation(0.001, text="epsilon of evaluation episodes", low=0, high=1, scoring="protocol")
 
     def __post_init__(self) -> None:
-        hints = setting_types()
-        for setting in dataclasses.fields(self):
-            value = _checked(setting.name, getattr(self, setting.name), hints[setting.name], setting.metadata["bounds"])
-            object.__setattr__(self, setting.name, value)
+        for name, setting in SETTINGS.items():
+            value = _checked(name, getattr(self, name), setting_types()[name], setting.bounds)
+            object.__setattr__(self, name, value)
         if not self.hidden_units:
             raise ValueError("hidden_units must be one or more integers, got none")
         if not self.v_min < self.v_max:
             raise ValueError(f"v_min must be less than v_max, got {self.v_min} and {self.v_max}")
         if self.mass_penalty == 0 and self.mass_penalty_scale == "total":
-            object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # the same thing
-        if self.seed + self.lanes > 2**31:
-            raise ValueError(f"seed must be at most {2**31 - self.lanes} with {self.lanes} lanes, got {self.seed}")
-        if self.mass_penalties:
-            require_agent_settings(["mass_penalties"], [self.agent])
-        for name in ("learning_rates", "mass_penalties"):
-            if len(set(getattr(self, name))) < len(getattr(self, name)):
-                raise ValueError(f"{name} must differ, got {getattr(self, name)}")
-        if len(self.lane_settings) > 4096:
-            raise ValueError(f"lanes must be at most 4096 in all, got {len(self.lane_settings)}")
+            object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # without a penalty the scales are the same
         if self.min_replay_steps > self.replay_steps:
             raise ValueError(
                 f"min_replay_steps must be at most replay_steps = {self.replay_steps}, got {self.min_replay_steps}"
             )
-
-    @property
-    def lane_settings(self) -> list[dict[str, Any]]:
-        """What sets each lane apart: its seed, and its learning rate and mass penalty where there are several."""
-        seeds = range(self.seed, self.seed + self.lanes)
-        axes = {"mass_penalty": self.mass_penalties, "learning_rate": self.learning_rates, "seed": seeds}
-        axes = {name: values for name, values in axes.items() if values}
-        return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-
-    def single_runs(self) -> list[Self]:
-        """The runs that the lanes are, each by itself."""
-        alone = {"lanes": 1, "learning_rates": (), "mass_penalties": ()}
-        return [dataclasses.replace(self, **(alone | lane)) for lane in self.lane_settings]
 
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values."""
@@ -211,50 +226,48 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
-        """Settings from plain values; a name that is no setting is refused."""
-        known = [setting.name for setting in dataclasses.fields(cls)]
+        """Settings from plain values. An unknown name is an error; a missing setting has its default."""
         values = {_RENAMED.get(name, name): value for name, value in values.items()}
         for name in values:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                raise ValueError(f"{name!r} is no setting{f'; did you mean {near[0]!r}?' if near else ''}")
+            if name not in SETTINGS:
+                near = difflib.get_close_matches(name, SETTINGS, n=1)
+                raise ValueError(f"{name!r} is not a setting{f'; did you mean {near[0]!r}?' if near else ''}")
         return cls(**values)
+
+
+SETTINGS: dict[str, Setting] = {one.name: one.metadata["setting"] for one in dataclasses.fields(TrainConfig)}
+"""What each setting means, by name."""
+DEFAULTS: dict[str, Any] = {one.name: one.default for one in dataclasses.fields(TrainConfig)}
+LANE_SETTINGS: tuple[str, ...] = tuple(name for name, setting in SETTINGS.items() if setting.lane)
+"""The settings in which runs of one group may differ."""
 
 
 @functools.cache
 def setting_types() -> dict[str, Any]:
-    """The type of each setting; resolved once, for a sweep makes settings by the thousand."""
+    """The type of each setting. Cached, because a sweep creates configs by the thousand."""
     return get_type_hints(TrainConfig)
 
 
 def applies_to_agent(name: str, agent: str) -> bool:
-    """Whether a setting means something to an agent."""
-    return agent in ONLY_FOR.get(name, (agent,))
+    """Whether an agent uses a setting."""
+    return agent in SETTINGS[name].agents
 
 
 def require_agent_settings(names: Iterable[str], agents: Collection[str]) -> None:
-    """Refuse settings that mean nothing to any of the agents.
+    """Raise ValueError for a setting that none of the agents uses.
 
-    For those that somebody asked for: settings that are read back are all there, whatever the agent.
+    Apply this to settings the user gave; a saved config lists every setting, used or not.
     """
     for name in names:
-        if not any(applies_to_agent(name, agent) for agent in agents):
-            meant = ", ".join(ONLY_FOR[name])
+        if name in SETTINGS and not any(applies_to_agent(name, agent) for agent in agents):
+            users = ", ".join(SETTINGS[name].agents)
             raise ValueError(
-                f"{name} is a setting of {meant}, and would be ignored by {', '.join(agents)}: leave it out"
+                f"{name} is a setting of {users} and would be ignored by {', '.join(agents)}: leave it out"
             )
 
 
-def require_one_or_several(changes: Mapping[str, Any], there: Mapping[str, Any]) -> None:
-    """Refuse one value beside several of the same setting, which would be ignored."""
-    for one, several in LANES.items():
-        values = changes.get(several, there.get(several))
-        if one in changes and values:
-            raise ValueError(f"{one} and {several} must not both be given, got {changes[one]!r} and {tuple(values)!r}")
-
-
 def parse_setting(name: str, text: str) -> Any:
-    """A setting's value from the words of a command line; integers may be written 1e6."""
+    """The value of a setting from text, as typed on a command line; integers may be written 1e6."""
     hint = setting_types()[name]
     if hint is bool:
         if text.lower() not in ("true", "false", "yes", "no", "1", "0"):
@@ -267,6 +280,39 @@ def parse_setting(name: str, text: str) -> Any:
     return text
 
 
+def parse_settings(name: str, text: str) -> list[Any]:
+    """One or more values of a setting, separated by commas; seeds may be ranges such as ``0-9``."""
+    if name == "seed":
+        return list(parse_seeds(text))
+    hint = setting_types()[name]
+    if hint is str or get_origin(hint) is tuple:  # a comma belongs to the value
+        return [parse_setting(name, text)]
+    values = [parse_setting(name, part.strip()) for part in text.split(",")]
+    for value in values:
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")
+    return values
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from text such as ``0-9`` or ``0,2,5-7``, in order.
+
+    Example:
+        >>> parse_seeds("5-7,0,2")
+        (0, 2, 5, 6, 7)
+    """
+    seeds: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip(), re.ASCII)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not first <= last <= _LARGEST or last - first >= _MOST_SEEDS:
+            raise ValueError(f"seeds must be integers from 0 to {_LARGEST} such as 0-9 or 0,2,5-7, got {text!r}")
+        seeds |= set(range(first, last + 1))
+    if len(seeds) > _MOST_SEEDS:
+        raise ValueError(f"seeds must be at most {_MOST_SEEDS}, got {len(seeds)}")
+    return tuple(sorted(seeds))
+
+
 def _number(name: str, text: str, kind: type) -> Any:
     try:
         value = float(text)
@@ -277,8 +323,8 @@ def _number(name: str, text: str, kind: type) -> Any:
     return int(value) if kind is int else value
 
 
-def _checked(name: str, value: Any, hint: Any, bounds: dict[str, float]) -> Any:
-    """The value in its own type, or ValueError with a sentence."""
+def _checked(name: str, value: Any, hint: Any, bounds: Mapping[str, float]) -> Any:
+    """The value, converted to its type; ValueError says what is allowed."""
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")
@@ -294,7 +340,7 @@ def _checked(name: str, value: Any, hint: Any, bounds: dict[str, float]) -> Any:
     return value
 
 
-def _checked_number(name: str, value: Any, hint: type, bounds: dict[str, float]) -> Any:
+def _checked_number(name: str, value: Any, hint: type, bounds: Mapping[str, float]) -> Any:
     kind = "an integer" if hint is int else "a number"
     value = value.item() if isinstance(value, np.number) else value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300 or hint(value) != value:

@@ -1,6 +1,6 @@
-"""What a run writes, and reading it back: settings, versions, metrics, timing.
+"""The folder of a run: settings, versions, metrics, timing, and reading them back.
 
-``metrics.jsonl`` holds nothing that depends on the clock, so two runs of the same settings on the same machine write
+``metrics.jsonl`` contains nothing that depends on the clock: two runs with the same settings on the same machine write
 the same bytes, interrupted or not. Speed and time go to ``timing.jsonl``.
 """
 
@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cramerl._version import __version__
 from cramerl._files import write_json
+from cramerl._version import __version__
 from cramerl.runs.config import TrainConfig
+from cramerl.runs.group import RunGroup
 
 if TYPE_CHECKING:
     from cramerl.deep.envs.base import EnvSpec
@@ -33,7 +34,7 @@ _LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "gymnax", "ale-py", "gymnasium"
 
 
 class RunFolder:
-    """The folder of one run.
+    """The folder of one run, or of one group of runs.
 
     Args:
         path: the folder.
@@ -43,25 +44,26 @@ class RunFolder:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, config: TrainConfig, spec: EnvSpec, path: Path | None = None) -> RunFolder:
-        """Make the folder of a new run, ``runs/ENV__AGENT__SEED__TIME`` unless a path is given, with its settings."""
+    def create(cls, group: RunGroup, spec: EnvSpec, path: Path | None = None) -> RunFolder:
+        """Make the folder of a new run or group, by default ``runs/ENV__AGENT__SEED__TIME``, and write its settings."""
+        config = group.first
         if path is None:
             now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
             name = f"{config.env.replace('/', '-').replace(':', '-')}__{config.agent}__{config.seed}__{now}"
             path = Path("runs") / name
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ValueError(
-                f"out must be a new or empty folder, {path} is there already; to go on with it: cramerl resume"
+                f"out must be a new or empty folder, {path} exists and is not empty; to continue it: cramerl resume"
             )
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / VERSIONS, versions())
         write_json(path / SPEC, spec._asdict())
-        write_json(path / CONFIG, config.to_json())
+        write_json(path / CONFIG, group.to_json())
         return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """The folder of a run that is there."""
+        """The folder of an existing run."""
         path = Path(path)
         for name in (CONFIG, SPEC):
             if not (path / name).is_file():
@@ -69,28 +71,28 @@ class RunFolder:
         return cls(path)
 
     @property
-    def config(self) -> TrainConfig:
-        """Its settings."""
-        return read_object(self.path / CONFIG, TrainConfig.from_json)
+    def group(self) -> RunGroup:
+        """The settings of its run, or of the runs of a group."""
+        return load_group(self.path)
 
-    def change_config(self, config: TrainConfig) -> None:
-        """Write other settings."""
-        write_json(self.path / CONFIG, config.to_json())
+    def change_group(self, group: RunGroup) -> None:
+        """Replace the settings."""
+        write_json(self.path / CONFIG, group.to_json())
 
     @property
     def spec(self) -> EnvSpec:
-        """What its environment was."""
+        """The environment it was trained in."""
         from cramerl.deep.envs.base import spec_from_json
 
         return read_object(self.path / SPEC, spec_from_json)
 
     def metrics(self) -> Iterator[dict[str, Any]]:
-        """The lines of ``metrics.jsonl``; a last line cut short by a crash is left out."""
+        """The lines of ``metrics.jsonl``, without a last line that a crash cut short."""
         return _lines(self.path / METRICS)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training into the same folder; a process that dies lets go by itself."""
+        """Keep other processes from training into the same folder. The lock ends with the process."""
         with (self.path / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,15 +109,15 @@ class RunFolder:
         step: int,
         lanes: list[dict[str, Any]],
         arrays: list[dict[str, np.ndarray]],
-        lost: Collection[int] = (),
+        diverged: Collection[int] = (),
     ) -> None:
-        """Write the shapes and each lane's norms of the final weights: enough to compare two runs.
+        """Write the shapes and norms of each run's final weights: enough to compare two runs.
 
-        Lanes that are lost have none: null.
+        The norms of a run that diverged are null.
         """
         shapes = {name.replace(".", "/"): "x".join(map(str, array.shape)) for name, array in arrays[0].items()}
         norms = [
-            lane | {name.replace(".", "/"): None if number in lost else _norm(array) for name, array in one.items()}
+            lane | {name.replace(".", "/"): None if number in diverged else _norm(array) for name, array in one.items()}
             for number, (lane, one) in enumerate(zip(lanes, arrays, strict=True))
         ]
         write_json(self.path / WEIGHT_NORMS, {"step": step, "shapes": shapes, "norms": norms})
@@ -135,7 +137,7 @@ class RunFolder:
             return os.fstat(lines.fileno()).st_size
 
     def cut_metrics(self, size: int) -> None:
-        """Forget what was written after a checkpoint."""
+        """Remove the lines written after a checkpoint."""
         file = self.path / METRICS
         if self.metrics_size() < size:
             raise ValueError(f"{file} is shorter than the checkpoint says ({self.metrics_size()} < {size} bytes)")
@@ -144,18 +146,18 @@ class RunFolder:
 
 
 def read_object(file: Path, build: Callable[[dict[str, Any]], Any]) -> Any:
-    """What a JSON file says, built; every way it can be wrong is a sentence."""
+    """Build something from the object in a JSON file; ValueError names the file and what is wrong with it."""
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
-            raise ValueError(f"it must hold an object, got {type(values).__name__}")
+            raise ValueError(f"it must contain an object, got {type(values).__name__}")
         return build(values)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{file} cannot be used: {error}") from error
 
 
 def versions() -> dict[str, Any]:
-    """What the figures of a run depend on beside its settings."""
+    """What a run's results depend on besides its settings."""
     import jax
 
     found = {"cramerl": __version__, "python": platform.python_version(), "machine": platform.machine()}
@@ -169,7 +171,7 @@ def versions() -> dict[str, Any]:
 
 
 def _norm(array: np.ndarray) -> float | None:
-    """In seven digits; None where squares overflow, for JSON has no infinity."""
+    """The norm with seven digits; None where squares overflow, because JSON has no infinity."""
     norm = np.linalg.norm(array)
     return float(f"{norm:.7g}") if np.isfinite(norm) else None
 
@@ -192,13 +194,20 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
             except ValueError as error:
                 raise ValueError(f"{file} line {number} is not JSON: {error}") from error
             if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-                raise ValueError(f"{file} line {number} is no line of a log: it has no step")
+                raise ValueError(f"{file} line {number} is not a line of a log: it has no step")
             yield row
 
 
-def load_config(path: str | Path) -> TrainConfig:
-    """The settings of a run or an export."""
-    folder = Path(path)
-    if not (folder / CONFIG).is_file():
+def load_group(path: str | Path) -> RunGroup:
+    """The settings of a run, a group or an export."""
+    if not (Path(path) / CONFIG).is_file():
         raise ValueError(f"run must be a folder made by cramerl train or cramerl export, {path} has no {CONFIG}")
-    return read_object(folder / CONFIG, TrainConfig.from_json)
+    return read_object(Path(path) / CONFIG, RunGroup.from_json)
+
+
+def load_config(path: str | Path, lane: int = 0) -> TrainConfig:
+    """The settings of one run: that of a folder, or of one lane of a group."""
+    group = load_group(path)
+    if isinstance(lane, bool) or not isinstance(lane, int) or not 0 <= lane < len(group):
+        raise ValueError(f"lane must be one of {group.describe()} in {path}, got {lane!r}")
+    return group.configs[lane]

@@ -1,4 +1,4 @@
-"""Where log lines go beside ``metrics.jsonl``: TensorBoard files, and trackers with the interface of W&B."""
+"""Further destinations of log lines: TensorBoard files, and trackers with the interface of Weights & Biases."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cramerl._extras import load_library, require_library
-from cramerl.runs.config import TrainConfig
+from cramerl.runs.config import LANE_SETTINGS, TrainConfig
+from cramerl.runs.group import RunGroup
 
-_LANE = ("mass_penalty", "learning_rate", "seed")  # what may set lanes apart
-_COLUMNS = ("step", "frames", "iteration", *_LANE)
+_COLUMNS = ("step", "frames", "iteration", *LANE_SETTINGS)
 
 
 class Logger(Protocol):
-    """Where log lines go beside ``metrics.jsonl``."""
+    """Receives every line of ``metrics.jsonl``."""
 
     def log(self, row: dict[str, Any]) -> None:
-        """Take one line."""
+        """Receive one line."""
         ...
 
     def close(self) -> None:
-        """Write out what is left."""
+        """Flush and close."""
         ...
 
 
 class TensorBoard:
-    """TensorBoard files in ``RUN/tensorboard``, one folder for each lane.
+    """TensorBoard files in ``RUN/tensorboard``, one folder for each run of a group.
 
     Args:
         run: folder of the run.
-        step: where a resumed run goes on; what was written after it is hidden.
+        step: where a resumed run continues; what was written after it is hidden.
     """
 
     def __init__(self, run: Path, step: int):
@@ -51,7 +51,7 @@ class TensorBoard:
                 self._writers[lane].add_scalar(tag, value, row["step"])
 
     def close(self) -> None:
-        """Write out what is left."""
+        """Flush and close."""
         for writer in self._writers.values():
             writer.close()
 
@@ -62,29 +62,29 @@ class Tracker:
     Args:
         library: "wandb" or "trackio".
         run: name of the run.
-        config: its settings.
+        group: its settings.
     """
 
-    def __init__(self, library: str, run: str, config: dict[str, Any]):
+    def __init__(self, library: str, run: str, group: RunGroup):
         self._library = load_library(library)
-        again = {"id": run} if library == "wandb" else {}  # so that a resumed run goes on in the same place
-        self._library.init(project="cramerl", name=run, config=config, resume="allow", **again)
-        self._many = config["lanes"] > 1 or bool(config["learning_rates"] or config["mass_penalties"])
+        again = {"id": run} if library == "wandb" else {}  # a resumed run continues where it was tracked before
+        self._library.init(project="cramerl", name=run, config=group.to_json(), resume="allow", **again)
+        self._many = len(group) > 1
 
     def log(self, row: dict[str, Any]) -> None:
-        """Send one line; with several lanes each has tags of its own."""
+        """Send one line; the tags of each run of a group begin with its lane."""
         lane = _lane(row)
         prefix = f"{lane}/" if self._many and lane else ""
         self._library.log({prefix + k: v for k, v in row.items() if k != "step"}, step=row["step"])
 
     def close(self) -> None:
-        """Send what is left."""
+        """Flush and close."""
         self._library.finish()
 
 
 def _lane(row: dict[str, Any]) -> str:
-    """The name of a row's lane; nothing for a row of timing."""
-    return "_".join(f"{name}-{row[name]}" for name in _LANE if name in row)
+    """What tells the run of a line apart; empty for a line of timing."""
+    return "_".join(f"{name}-{row[name]}" for name in reversed(LANE_SETTINGS) if name in row)
 
 
 def require_loggers(config: TrainConfig) -> None:
@@ -95,9 +95,9 @@ def require_loggers(config: TrainConfig) -> None:
         require_library(config.track)
 
 
-def make_loggers(config: TrainConfig, run: Path, step: int) -> Iterator[Logger]:
-    """The loggers that settings ask for."""
-    if config.tensorboard:
+def make_loggers(group: RunGroup, run: Path, step: int) -> Iterator[Logger]:
+    """The loggers that the settings ask for; ``step`` is where a resumed run continues."""
+    if group.first.tensorboard:
         yield TensorBoard(run, step)
-    if config.track != "none":
-        yield Tracker(config.track, run.name, config.to_json())
+    if group.first.track != "none":
+        yield Tracker(group.first.track, run.name, group)

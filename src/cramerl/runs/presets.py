@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from cramerl.deep.envs.names import env_family, is_minatar
-from cramerl.runs.config import AGENTS, TrainConfig, applies_to_agent, require_agent_settings, require_one_or_several
+from cramerl.runs.config import AGENTS, SETTINGS, TrainConfig, applies_to_agent, require_agent_settings
 
 _ADAM_C51 = {"optimiser": "adam", "learning_rate": 2.5e-4, "optimiser_epsilon": 3.125e-4}  # Bellemare et al. 2017
 _ADAM_S51 = {"optimiser": "adam", "learning_rate": 2.5e-5, "optimiser_epsilon": 3.125e-5}  # the paper, section 5
@@ -50,7 +50,7 @@ _MINATAR = {
     "optimiser_epsilon": 3.125e-5,
 }
 # Rates that did best over four games in results/minatar-rates, and u51 as in results/minatar-means; hl_gauss as c51.
-# tests/test_results.py chooses again.
+# tests/evidence/test_results.py repeats the choice.
 _MINATAR_AGENTS: dict[str, dict[str, Any]] = {
     "dqn": {"learning_rate": 1e-4},
     "c51": {"learning_rate": 3e-4},
@@ -59,7 +59,7 @@ _MINATAR_AGENTS: dict[str, dict[str, Any]] = {
     "qr": {"learning_rate": 3e-4},
     "hl_gauss": {"learning_rate": 3e-4},
 }
-# A point for each step of play: discounted by 0.99, up to 100. Its pictures have twelve times as many dots.
+# One point per step: returns discounted by 0.99 reach 100. Its observations have twelve times as many pixels.
 _PONG_MISC = {"v_min": 0.0, "v_max": 100.0, "network": "minatar_strided"}
 _CLASSIC = {
     "steps": 100_000,
@@ -90,8 +90,6 @@ _SMOKE = {
     "hidden_units": (16,),
 }
 
-_ATARI_ONLY = ("sticky", "life_loss_ends", "noop_max", "fire_reset", "full_action_space")
-
 PRESETS: dict[str, str] = {
     "paper": "Atari as the paper ran it: epsilon 0.05, not sticky, a lost life ends the return; 200 M frames",
     "icml": "Atari as the C51 paper ran it: as paper, with epsilon 0.01",
@@ -110,7 +108,7 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
         name: one of `PRESETS`, or None for the one that fits the environment.
         agent: dqn, c51, s51, u51, qr or hl_gauss.
         env: see `TrainConfig.env`.
-        changes: settings to put in place of the preset's; one that means nothing to agent or environment is refused.
+        changes: settings that replace the preset's; one that the agent or the environment does not use is an error.
 
     Example:
         >>> preset("paper", "s51", "pong").learning_rate
@@ -123,27 +121,26 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
     require_agent_settings(changes, [agent])
     require_env_settings(changes, [env])
-    require_one_or_several(changes, {})
     values = {**_settings(name, agent, env), **changes}
     return TrainConfig.from_json({"agent": agent, "env": env, "preset": name, **values})
 
 
 def applies_to_env(env: str, name: str) -> bool:
-    """Whether a setting means anything to an environment, by its name."""
-    return name not in _ATARI_ONLY or env_family(env) == "atari"
+    """Whether an environment, given by its name, uses a setting."""
+    return not SETTINGS[name].families or env_family(env) == "atari"
 
 
 def applies(name: str, agent: str, env: str) -> bool:
-    """Whether a setting means anything to an agent in an environment."""
+    """Whether an agent in an environment uses a setting."""
     return applies_to_agent(name, agent) and applies_to_env(env, name)
 
 
 def require_env_settings(names: Iterable[str], envs: Collection[str]) -> None:
-    """Refuse settings that none of the environments heeds."""
+    """Raise ValueError for a setting that none of the environments uses."""
     for name in names:
-        if not any(applies_to_env(env, name) for env in envs):
+        if name in SETTINGS and not any(applies_to_env(env, name) for env in envs):
             raise ValueError(
-                f"{name} is a setting of Atari games, and would be ignored by {', '.join(envs)}: leave it out"
+                f"{name} is a setting of Atari games and would be ignored by {', '.join(envs)}: leave it out"
             )
 
 
@@ -167,7 +164,7 @@ def _settings(name: str, agent: str, env: str) -> dict[str, Any]:
         decay = {"exploration_final": 0.01, "exploration_decay_steps": 250_000}
         return {**_ATARI, **_ATARI_AGENTS[agent], **sticky, **decay, **dqn}
     if name == "dqn-nature":
-        # The target is renewed every 10,000 updates, which are 40,000 steps.
+        # The target network is copied every 10,000 updates, which are 40,000 steps.
         nature = {"network": "nature", "noop_max": 30, "target_period_steps": 40_000, "eval_epsilon": 0.05}
         dqn = _RMSPROP_NATURE if agent == "dqn" else {}
         return {**_ATARI, **_ATARI_AGENTS[agent], **nature, **dqn, "exploration_final": 0.1}

@@ -1,6 +1,6 @@
 """Settings chosen by an earlier sweep: those of its best variant, for each agent and environment.
 
-The seeds that chose may not report: the best of several variants looks better on them than it is.
+The seeds that chose must not report: on them the best of several variants looks better than it is.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl.evidence.curves import Curve, common_steps, final_score, read_curves, require_one_protocol
+from cramerl.runs.config import TrainConfig
 from cramerl.runs.presets import applies
-from cramerl.sweep.folder import read_record, survey
+from cramerl.sweep.folder import RECORD, find_runs, read_record
 from cramerl.sweep.plan import AXES
-
-_SHARE = 0.2  # of the steps, whose episodes are the final score
 
 Variant = tuple[tuple[str, Any], ...]  # settings by name
 
@@ -24,13 +23,13 @@ class Choice(NamedTuple):
     """What was chosen for one agent in one environment.
 
     Attributes:
-        agent: which.
-        env: where.
-        settings: the best variant's.
-        score: its final score, a mean over seeds.
+        agent: the agent.
+        env: the environment.
+        settings: those of the best variant.
+        score: its score, a mean over seeds.
         seeds: those that chose.
-        others: final scores of the other variants, the best first; NaN for one that has a run in whose last fifth no
-            episode ended, None for one that failed or diverged.
+        others: scores of the other variants, the best first; NaN if a run had no episode that ended in its last fifth,
+            None if a run failed or diverged.
     """
 
     agent: str
@@ -47,110 +46,95 @@ class Choice(NamedTuple):
 
 
 def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: Collection[int]) -> list[Choice]:
-    """The best variant of each agent in each environment: highest mean over seeds of the final score.
+    """The best variant of each agent in each environment: the one with the highest mean score over seeds.
 
-    A variant with a run that failed or diverged, or in whose last fifth no episode ended, is not chosen. All but those
-    that failed must be finished, with the same seeds and of one protocol; they are scored where the shortest ends.
+    A variant with a run that failed or diverged, or that had no episode end in its last fifth, is not chosen. All
+    others must be finished, with the same seeds and by one protocol; they are scored at the length of the shortest.
 
     Args:
         folder: an earlier sweep.
-        agents: for which to choose.
+        agents: those to choose for.
         envs: likewise.
-        seeds: that will report; none may have chosen.
+        seeds: those that will report; none of them may have chosen.
     """
-    if not (folder / "sweep.json").is_file():
-        raise ValueError(f"best-of must be the folder of a sweep, {folder} has no sweep.json")
-    record = read_record(folder)
-    cells = {(folder / cell.folder).resolve(): cell for cell in survey(folder)}
-    if not cells:
-        raise ValueError(f"best-of must be a sweep that is done, {folder} has no run yet")
-    begun = {cell.folder for cell in cells.values()}
-    failed = {cell["folder"] for cell in record["cells"] if "failed" in cell}
-    waiting = {
-        (cell["agent"], cell["env"]): folder / cell["folder"]
-        for cell in record["cells"]
-        if cell["folder"] not in begun | failed
-    }
-    lost = [run for cell in cells.values() if cell.folder in failed for run in cell.config.single_runs()]
-    curves = [c for c in read_curves([folder]) if c.source.resolve() in cells]
+    if not (folder / RECORD).is_file():
+        raise ValueError(f"{folder} is not the folder of a sweep: it has no {RECORD}")
+    record, found = read_record(folder), find_runs(folder)
+    if not found:
+        raise ValueError(f"{folder} has no run yet: nothing can be chosen from it")
+    failed = {job["folder"] for job in record["jobs"] if "failed" in job}
+    started = {run.folder for run in found}
+    missing = {(j["agent"], j["env"]): j["folder"] for j in record["jobs"] if j["folder"] not in started | failed}
+    states = {(folder / run.folder).resolve(): run for run in found}
+    curves = [curve for curve in read_curves([folder]) if curve.source.resolve() in states]
     choices = []
-    for agent in agents:
-        for env in envs:
-            its = [c for c in curves if (c.agent, c.env) == (agent, env)]
-            if (agent, env) in waiting:
-                raise ValueError(f"{waiting[agent, env]} is not there yet: nothing can be chosen before it is")
-            if not its:
-                raise ValueError(f"best-of must have {agent} on {env}, {folder} has not")
-            names = _varied(its, record["axes"])
-            gone = [_variant(vars(run), names) for run in lost if (run.agent, run.env) == (agent, env)]
-            gone += [_variant(curve.settings, names) for curve in its if curve.diverged]
-            for curve in its:
-                cell = cells[curve.source.resolve()]
-                if not cell.finished and cell.folder not in failed:
-                    raise ValueError(f"{folder / cell.folder} is not finished: nothing can be chosen before it is")
-            choices.append(_choose(agent, env, its, names, set(gone)))
+    for agent, env in ((agent, env) for agent in agents for env in envs):
+        mine = [curve for curve in curves if (curve.agent, curve.env) == (agent, env)]
+        unfinished = [run for run in map(states.get, {c.source.resolve() for c in mine}) if run and not run.finished]
+        waiting = [missing[agent, env]] if (agent, env) in missing else []
+        waiting += [run.folder for run in unfinished if run.folder not in failed]
+        if waiting:
+            raise ValueError(f"{folder / waiting[0]} is not finished: nothing can be chosen before it is")
+        if not mine:
+            raise ValueError(f"{folder} has no run of {agent} on {env} to choose from")
+        names = [name for name in AXES if applies(name, agent, env)]
+        names = [n for n in names if n in record["axes"] or len({getattr(c.config, n) for c in mine}) > 1]
+        # A job that failed may have no curve: its settings count.
+        lost = [run for state in found if state.folder in failed for run in state.group.configs]
+        bad = {_variant(run, names) for run in lost if (run.agent, run.env) == (agent, env)}
+        bad |= {_variant(curve.config, names) for curve in mine if curve.diverged}
+        choices.append(_choose(agent, env, mine, names, bad))
     again = sorted({seed for choice in choices for seed in choice.seeds} & set(seeds))
     if again:
         raise ValueError(
-            f"seeds must differ from those that chose in {folder}, where the best looks better than it is; got "
-            f"{', '.join(map(str, again[:5]))}{' ...' if len(again) > 5 else ''} again"
+            f"seeds must differ from those that chose in {folder}, because on these the best looks better than it is; "
+            f"got {', '.join(map(str, again[:5]))}{' ...' if len(again) > 5 else ''} again"
         )
     return choices
 
 
 def describe(choice: Choice) -> str:
     """A choice in one line."""
-    words = f"{choice.agent} on {choice.env}: {_settings_words(choice.settings)}, score {choice.score:,.2f}"
-    tried = [f"{_settings_words(settings)} {_score_words(score)}" for settings, score in choice.others]
-    return words + f" of {len(choice.seeds)} seeds" + (f" ({'; '.join(tried)})" if tried else "")
+    text = f"{choice.agent} on {choice.env}: {_settings_text(choice.settings)}, score {choice.score:,.2f}"
+    tried = [f"{_settings_text(settings)} {_score_text(score)}" for settings, score in choice.others]
+    return text + f" of {len(choice.seeds)} seeds" + (f" ({'; '.join(tried)})" if tried else "")
 
 
-def _score_words(score: float | None) -> str:
-    if score is None:
-        return "failed"
-    return "has no score: no episode ended in the last fifth of a run" if math.isnan(score) else f"{score:,.2f}"
-
-
-def _choose(agent: str, env: str, curves: list[Curve], names: list[str], failed: set[Variant]) -> Choice:
+def _choose(agent: str, env: str, curves: list[Curve], names: list[str], bad: set[Variant]) -> Choice:
     variants: dict[Variant, list[Curve]] = {}
     for curve in curves:
-        variants.setdefault(_variant(curve.settings, names), []).append(curve)
-    whole = {variant: its for variant, its in variants.items() if variant not in failed}
-    if not whole:
+        variants.setdefault(_variant(curve.config, names), []).append(curve)
+    good = {variant: runs for variant, runs in variants.items() if variant not in bad}
+    if not good:
         raise ValueError(f"every variant of {agent} on {env} failed or diverged: there is nothing to choose from")
-    seeds = [sorted(curve.seed for curve in its) for its in whole.values()]
+    seeds = [sorted(curve.seed for curve in runs) for runs in good.values()]
     if any(these != seeds[0] for these in seeds):
         raise ValueError(f"the variants of {agent} on {env} must have the same seeds to be compared, got {seeds}")
-    runs = [curve for its in whole.values() for curve in its]
+    runs = [curve for runs in good.values() for curve in runs]
     require_one_protocol(env, runs)
     end = common_steps(runs)
-    scores = {v: sum(final_score(curve, _SHARE, end) for curve in its) / len(its) for v, its in whole.items()}
-    unknown = [variant for variant, score in scores.items() if math.isnan(score)]
-    if len(unknown) == len(scores):
+    scores = {v: sum(final_score(curve, steps=end) for curve in runs) / len(runs) for v, runs in good.items()}
+    known = sorted((v for v in scores if not math.isnan(scores[v])), key=lambda variant: -scores[variant])
+    if not known:
         raise ValueError(
             f"every variant of {agent} on {env} failed, diverged or has a run in whose last fifth no episode ended: "
             "there is nothing to choose from"
         )
-    known = [variant for variant in scores if variant not in unknown]
-    best, *others = [*sorted(known, key=lambda variant: -scores[variant]), *unknown]
+    best, *others = [*known, *(variant for variant in scores if variant not in known)]
     tried: list[tuple[dict[str, Any], float | None]] = [(dict(variant), scores[variant]) for variant in others]
-    tried += [(dict(variant), None) for variant in sorted(failed, key=str)]
+    tried += [(dict(variant), None) for variant in sorted(bad, key=str)]
     return Choice(agent, env, dict(best), scores[best], seeds[0], tried)
 
 
-def _varied(curves: list[Curve], axes: Collection[str]) -> list[str]:
-    """Settings that the sweep varied, or that differ between the runs of this agent here."""
-    names = [name for name in AXES if applies(name, curves[0].agent, curves[0].env)]
-    return [n for n in names if n in axes or len({_plain(curve.settings[n]) for curve in curves}) > 1]
+def _variant(config: TrainConfig, names: list[str]) -> Variant:
+    return tuple((name, getattr(config, name)) for name in names)
 
 
-def _variant(settings: dict[str, Any], names: list[str]) -> Variant:
-    return tuple((name, _plain(settings[name])) for name in names)
+def _settings_text(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items()) or "settings of the sweep"
 
 
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _settings_words(settings: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in settings.items()) or "settings as they were"
+def _score_text(score: float | None) -> str:
+    if score is None:
+        return "failed"
+    return "has no score: no episode ended in the last fifth of a run" if math.isnan(score) else f"{score:,.2f}"

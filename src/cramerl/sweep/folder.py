@@ -1,12 +1,11 @@
-"""The folder of a sweep: what is there, what is left to do, and the record of how it came about.
+"""The folder of a sweep: what it holds, what is left to do, and the record of the commands that made it.
 
-The truth about a cell is its own folder: a sweep that is started again looks at the folders and does what is missing.
-``sweep.json`` says which commands made them, and why a cell failed.
+The folder of a job is the truth about it: a sweep that is started again inspects the folders and does what is missing.
+``sweep.json`` says which commands made them, and why a job failed.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import json
 import shutil
@@ -16,182 +15,193 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl._files import write_json
-from cramerl.runs.config import LANES, TrainConfig
-from cramerl.runs.folder import CONFIG, METRICS, SPEC, TIMING, VERSIONS, WEIGHT_NORMS, RunFolder, read_object
-from cramerl.runs.lanes import DIVERGED, diverged_lanes
-from cramerl.runs.presets import applies
+from cramerl.runs.config import TrainConfig
+from cramerl.runs.folder import (
+    CONFIG,
+    METRICS,
+    SPEC,
+    TIMING,
+    VERSIONS,
+    WEIGHT_NORMS,
+    RunFolder,
+    load_group,
+    read_object,
+)
+from cramerl.runs.group import DIVERGED, RunGroup
 from cramerl.sweep.plan import (
     AXES,
-    Cell,
     Identity,
+    Job,
     Sweep,
     axes_between,
-    cells_of,
+    folder_name,
+    group_runs,
     identity,
     require_consistent,
-    resume_arguments,
-    train_arguments,
     wanted_runs,
 )
 
 RECORD, LOGS = "sweep.json", "logs"
-_FORMAT = 1
-_OURS = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, WEIGHT_NORMS, "checkpoints", "tensorboard", ".lock"}
-_ROW_BYTES = 4096  # more than a line of a log has
+_FORMAT = 2
+_RUN_FILES = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, WEIGHT_NORMS, "checkpoints", "tensorboard", ".lock"}
+_ROW_BYTES = 4096  # an upper bound for one line of a log
 
 
-class Found(NamedTuple):
-    """A cell that is there.
+class RunState(NamedTuple):
+    """How far the runs in a folder are.
 
     Attributes:
-        folder: below the folder of the sweep.
-        config: its settings.
+        folder: the folder; from `find_runs`, relative to the folder of the sweep.
+        group: their settings.
         step: agent steps that are logged.
-        finished: everything its settings ask for is logged, of each lane to the end or to where it was lost.
-        has_checkpoint: there is something to go on from.
-        lost: numbers of the lanes whose loss or weights were not finite any more.
+        finished: whether the log holds everything that the settings ask for; a run that diverged is finished.
+        has_checkpoint: whether there is a checkpoint to resume from.
+        diverged: lanes of the runs that diverged.
     """
 
     folder: str
-    config: TrainConfig
+    group: RunGroup
     step: int
     finished: bool
     has_checkpoint: bool
-    lost: list[int]
-
-
-class Job(NamedTuple):
-    """Something to do for one cell.
-
-    Attributes:
-        folder: below the folder of the sweep.
-        arguments: the words after ``cramerl``.
-        step: agent steps that are done.
-        steps: agent steps there will be.
-        runs: lanes; a step of each counts.
-        fresh: the folder begins anew, and what an earlier attempt left there goes.
-        can_go_on: stopped, it is resumed; without full checkpoints it begins anew.
-    """
-
-    folder: str
-    arguments: list[str]
-    step: int
-    steps: int
-    runs: int
-    fresh: bool
-    can_go_on: bool = True
+    diverged: list[int]
 
 
 class Plan(NamedTuple):
-    """What a sweep comes to.
+    """What a sweep asks for, compared with what its folder holds.
 
     Attributes:
         jobs: what is left to do, in order.
-        done: folders of cells that are finished.
-        cells: every cell that is asked for.
-        varied: settings by which runs of one agent in one environment may differ, and values.
+        done: jobs whose runs are finished.
+        varied: settings in which runs of one agent in one environment may differ, and their values.
     """
 
     jobs: list[Job]
-    done: list[str]
-    cells: list[Cell]
+    done: list[Job]
     varied: dict[str, tuple[Any, ...]]
 
 
 def require_folder(out: Path) -> None:
-    """Refuse what is there and is no folder."""
+    """Raise ValueError if ``out`` exists and is not a folder."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"OUT must be a folder, {out} is a file")
 
 
-def survey(out: Path) -> list[Found]:
-    """The cells in the folder of a sweep, whoever made them."""
+def log_file(out: Path, folder: str) -> Path:
+    """Where the output of a job's process goes."""
+    return out / LOGS / f"{folder}.log"
+
+
+def find_runs(out: Path) -> list[RunState]:
+    """All runs in the folder of a sweep, whoever made them."""
     require_folder(Path(out))
     folders = [path.parent for path in sorted(Path(out).glob(f"*/*/{CONFIG}"))]
-    return [look_at(folder)._replace(folder=folder.relative_to(out).as_posix()) for folder in folders]
+    return [inspect_run(folder)._replace(folder=folder.relative_to(out).as_posix()) for folder in folders]
 
 
-def look_at(folder: Path) -> Found:
-    """One cell."""
-    config = read_object(folder / CONFIG, TrainConfig.from_json)
-    lanes = config.lane_settings
-    rows = _last_rows(folder / METRICS, len(lanes) + 1)
+def inspect_run(folder: Path) -> RunState:
+    """How far the run or group in a folder is."""
+    group = load_group(folder)
+    rows = _last_rows(folder / METRICS, len(group) + 1)
     step = max((row["step"] for row in rows), default=0)
     last = [row for row in rows if row["step"] == step]
     lines = sum("charts/epsilon" in row for row in last)
-    lost = _lost(folder, lanes) if lines < len(lanes) > 1 else []
-    evaluated = not config.eval_episodes or 0 in lost or any("eval/episodic_return" in row for row in last)
-    at_end = step >= config.steps or len(lost) == len(lanes)
-    finished = at_end and lines + len(lost) == len(lanes) and evaluated
-    return Found(str(folder), config, step, finished, any(folder.glob("checkpoints/*/manifest.json")), lost)
-
-
-def _lost(folder: Path, lanes: list[dict[str, Any]]) -> list[int]:
-    """Numbers of the lanes that a log says are lost, anywhere in it."""
-    if not (folder / METRICS).exists():
-        return []
-    with (folder / METRICS).open(encoding="utf-8", errors="replace") as log:
-        rows = [json.loads(line) for line in log if f'"{DIVERGED}": true' in line and line.endswith("\n")]
-    return diverged_lanes(rows, lanes)
+    diverged: list[int] = []
+    if lines < len(group) > 1 and (folder / METRICS).exists():
+        with (folder / METRICS).open(encoding="utf-8", errors="replace") as log:
+            found = [json.loads(line) for line in log if f'"{DIVERGED}": true' in line and line.endswith("\n")]
+        diverged = group.diverged(found)
+    config = group.first
+    evaluated = not config.eval_episodes or 0 in diverged or any("eval/episodic_return" in row for row in last)
+    at_end = step >= config.steps or len(diverged) == len(group)
+    finished = at_end and lines + len(diverged) == len(group) and evaluated
+    return RunState(str(folder), group, step, finished, any(folder.glob("checkpoints/*/manifest.json")), diverged)
 
 
 def last_speed(folder: Path) -> tuple[int, float]:
-    """Steps that a cell has done, and how many it does in a second over all its lanes, as last logged."""
+    """Steps that a job has done, and its steps per second summed over its runs, as last logged."""
     rows = _last_rows(folder / TIMING, 1)
     return (rows[-1]["step"], float(rows[-1].get("charts/SPS", 0.0))) if rows else (0, 0.0)
 
 
-def make_plan(sweep: Sweep, out: Path, is_gymnax: Callable[[str], bool], kept: Collection[str] = ()) -> Plan:
-    """Compare what is asked for with what is there.
+def make_plan(sweep: Sweep, out: Path, is_gymnax: Callable[[str], bool], stored: Collection[str] = ()) -> Plan:
+    """Compare what a sweep asks for with what its folder holds.
 
     Args:
-        sweep: what is asked for.
+        sweep: the runs to train.
         out: folder of the sweep; need not exist.
-        is_gymnax: whether an environment, by its name, is a JAX program.
-        kept: folders of cells whose checkpoints are kept in another place.
+        is_gymnax: whether an environment, given by its name, is compiled with the agent.
+        stored: folders of jobs that have a checkpoint in a storage.
     """
     out, runs = Path(out), wanted_runs(sweep)
-    found = [cell._replace(has_checkpoint=cell.has_checkpoint or cell.folder in kept) for cell in survey(out)]
+    found = [run._replace(has_checkpoint=run.has_checkpoint or run.folder in stored) for run in find_runs(out)]
     axes = {name: tuple(values) for name, values in read_record(out)["axes"].items()} | sweep.varied
     if sweep.allow_variants:
-        axes |= axes_between(runs, (cell.config for cell in found))
+        axes |= axes_between(runs, (run.group for run in found))
     varied = {name: axes[name] for name in AXES if name in axes}
     chosen = {name for settings in sweep.chosen.values() for name in settings}
-    there = {str(out / cell.folder): cell.config for cell in found}
-    require_consistent(runs, there, varied, chosen, searched=bool(sweep.variants))
-    needed, missing = _holders(runs, found)
-    begun, longer, done = [], [], []
-    for cell, steps in needed:
-        if cell.finished and cell.config.steps == steps:
-            done.append(cell.folder)
+    existing = {str(out / run.folder): run.group for run in found}
+    require_consistent(runs, existing, varied, chosen, searched=bool(sweep.variants))
+    matched, missing = match_runs(runs, found)
+    started, longer, done = [], [], []
+    for run, steps in matched:
+        if run.finished and run.group.first.steps == steps:
+            done.append(Job(run.folder, run.group, run.step, "resume"))
         else:
-            (longer if cell.finished else begun).append(_going_on(cell, steps, out))
-    new = cells_of(missing, is_gymnax, varied, sweep.max_lanes)
-    cells = [*(Cell(cell.folder, dataclasses.replace(cell.config, steps=steps)) for cell, steps in needed), *new]
-    for cell in new:
-        if (out / cell.folder / CONFIG).exists():
-            raise ValueError(f"{out / cell.folder} is where a run of this sweep goes, and holds another; move it away")
-        if (out / cell.folder / METRICS).exists():
-            raise ValueError(f"{out / cell.folder} holds {METRICS} and no {CONFIG}, and would be lost; move it away")
-    jobs = [*begun, *longer, *(_beginning(cell, out) for cell in new)]
-    return Plan(jobs, done, sorted(cells, key=lambda cell: cell.folder), varied)
+            (longer if run.finished else started).append(resume_job(run, steps, out))
+    new, taken = [], {run.folder for run in found}
+    for group in group_runs(missing, is_gymnax, sweep.max_lanes):
+        name = folder_name(group, varied)
+        names = (name, *(f"{name}__{number}" for number in range(2, len(taken) + 3)))
+        folder = next(name for name in names if name not in taken)
+        taken.add(folder)
+        if (out / folder / METRICS).exists():
+            raise ValueError(f"{out / folder} holds {METRICS} but no {CONFIG}, and would be overwritten; move it away")
+        _require_run_files(out / folder)
+        new.append(Job(folder, group))
+    return Plan([*started, *longer, *new], done, varied)
 
 
-def gone_on_with(job: Job, out: Path) -> Job:
-    """A job whose process was lost, as it is to be begun again: from its checkpoint where it has written one."""
-    path = out / job.folder
-    if not (path / CONFIG).exists():
+def match_runs(runs: list[TrainConfig], found: list[RunState]) -> tuple[list[tuple[RunState, int]], list[TrainConfig]]:
+    """Which folders hold the runs, each with the steps it is to have (no fewer than it has), and the missing runs."""
+    number_of: dict[Identity, int] = {}
+    for number, state in sorted(enumerate(found), key=lambda pair: not pair[1].finished):
+        for config in state.group.configs:
+            number_of.setdefault(identity(config), number)
+    steps: dict[int, int] = {}
+    missing = []
+    for run in runs:
+        number = number_of.get(identity(run))
+        if number is None:
+            missing.append(run)
+        else:
+            steps[number] = max(steps.get(number, found[number].group.first.steps), run.steps)
+    return [(found[number], most) for number, most in steps.items()], missing
+
+
+def resume_job(run: RunState, steps: int, out: Path) -> Job:
+    """Finish a job, or make it longer. Logged lines that cannot be computed again are never given up."""
+    path, group = out / run.folder, run.group.replace(steps=steps)
+    job = Job(run.folder, group, run.step, "resume")
+    if job.resumable:
+        if (run.finished or run.step > group.first.iteration_steps) and not run.has_checkpoint:
+            raise ValueError(
+                f"{path} has logged {run.step} steps but has no checkpoint from which to continue to {steps}; restore "
+                "its checkpoints, or remove the folder to train it again"
+            )
         return job
-    found = look_at(path)
-    if found.config.checkpoints != "full":
-        return job
-    words = resume_arguments(path, job.steps if job.steps > found.config.steps else None)
-    return job._replace(arguments=words, step=found.step, fresh=False)
+    if run.finished:
+        raise ValueError(
+            f"{path} is finished after {run.step} steps and cannot be made longer, because its checkpoints are "
+            f"{group.first.checkpoints!r}, not 'full'; use another folder, or --steps {run.group.first.steps}"
+        )
+    _require_run_files(path)
+    return job._replace(step=0, start="restart")
 
 
 def clear_folder(path: Path) -> None:
-    """Remove what an unfinished attempt left; a folder with anything else in it is refused."""
-    _require_ours(path)
+    """Remove what an unfinished attempt left; a folder that holds anything else is an error."""
+    _require_run_files(path)
     if path.exists():
         with RunFolder(path).locked():
             shutil.rmtree(path)
@@ -199,7 +209,7 @@ def clear_folder(path: Path) -> None:
 
 @contextmanager
 def locked(out: Path) -> Iterator[int]:
-    """Keep other sweeps out of a folder. The descriptor may be given to children: they then keep it locked too."""
+    """Keep other sweeps out of a folder. Children that inherit the descriptor keep the lock too."""
     require_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     with (out / ".lock").open("w") as file:
@@ -213,137 +223,63 @@ def locked(out: Path) -> Iterator[int]:
 
 
 def read_record(out: Path) -> dict[str, Any]:
-    """What ``sweep.json`` says; without one, nothing."""
-    empty = {"format": _FORMAT, "commands": [], "axes": {}, "chosen": [], "cells": []}
-    if not (out / RECORD).exists():
-        return empty
+    """The content of ``sweep.json``; an empty record if there is none."""
+    empty = {"format": _FORMAT, "commands": [], "axes": {}, "chosen": [], "jobs": []}
 
     def checked(record: dict[str, Any]) -> dict[str, Any]:
         if record.get("format") != _FORMAT:
             raise ValueError(f"format must be {_FORMAT}, got {record.get('format')!r}")
-        for name, value in empty.items():
-            if not isinstance(record.get(name), type(value)):
-                raise ValueError(f"{name} must be {type(value).__name__}, got {record.get(name)!r}")
-        for name, values, kind, keys in (
-            ("commands", record["commands"], str, ()),
-            ("axes", record["axes"].values(), list, ()),
-            ("chosen", record["chosen"], dict, ("agent", "env", "from")),
-            ("cells", record["cells"], dict, ("folder", "agent", "env", "steps", "settings")),
-        ):
-            for value in values:
-                if not isinstance(value, kind) or any(key not in value for key in keys):
-                    needed = f" with {', '.join(keys)}" if keys else ""
-                    raise ValueError(f"{name} must hold {kind.__name__}{needed}, got {value!r}")
+        needed = {"commands": (), "axes": (), "chosen": ("agent", "env", "from"), "jobs": ("folder", "agent", "env")}
+        for name, keys in needed.items():
+            values, kind = record.get(name), {"commands": str, "axes": list}.get(name, dict)
+            items = values.values() if isinstance(values, dict) else values
+            if not isinstance(values, type(empty[name])) or not all(
+                isinstance(item, kind) and all(key in item for key in keys) for item in items or ()
+            ):
+                with_keys = f" with {', '.join(keys)}" if keys else ""
+                raise ValueError(f"{name} must hold {kind.__name__}{with_keys}, got {values!r}")
         return record
 
-    return read_object(out / RECORD, checked)
+    return read_object(out / RECORD, checked) if (out / RECORD).exists() else empty
 
 
 def write_record(out: Path, plan: Plan, command: str, chosen: list[dict[str, Any]], failed: Mapping[str, str]) -> None:
-    """Write ``sweep.json``: commands, axes and choices so far, and every cell with what sets it apart.
+    """Write ``sweep.json``: the commands, axes and choices so far, and the jobs; their settings are in their folders.
 
     Args:
         out: folder of the sweep.
-        plan: its cells, and what they may differ in.
-        command: the command that asked; kept if there was anything to do, or to write down, for it.
+        plan: its jobs, and the settings in which they may differ.
+        command: the command that asked for them; recorded if there was something to do, or to record, for it.
         chosen: settings that were taken from another sweep, and why.
-        failed: folders of cells that failed, with a sentence.
+        failed: folders of jobs that failed, with the reason.
     """
-    record = read_record(out)
-    known = {cell["folder"] for cell in record["cells"]}
-    new = plan.jobs or any(cell.folder not in known for cell in plan.cells)
+    record, jobs = read_record(out), {}
+    for job in (*plan.jobs, *plan.done):
+        config = job.group.first
+        jobs[job.folder] = {"folder": job.folder, "agent": config.agent, "env": config.env}
+        jobs[job.folder] |= {"failed": failed[job.folder]} if job.folder in failed else {}
+    before = {job["folder"]: job for job in record["jobs"]}
+    new = plan.jobs or not jobs.keys() <= before.keys()
     commands = [*record["commands"], *([command] if new and command not in record["commands"] else [])]
     axes = {name: [*dict.fromkeys([*record["axes"].get(name, []), *values])] for name, values in plan.varied.items()}
-    cells = {cell["folder"]: _described(cell, out, plan.varied) for cell in record["cells"]}
-    for cell in plan.cells:
-        cells[cell.folder] = _cell_record(cell, plan.varied, failed)
     choices = {(choice["agent"], choice["env"], choice["from"]): choice for choice in [*record["chosen"], *chosen]}
     content = {"format": _FORMAT, "command": "; ".join(commands), "commands": commands, "axes": axes}
-    content |= {"chosen": list(choices.values()), "cells": [cells[folder] for folder in sorted(cells)]}
+    content |= {"chosen": list(choices.values()), "jobs": [job for _, job in sorted((before | jobs).items())]}
     write_json(out / RECORD, content)
 
 
-def _cell_record(cell: Cell, varied: Collection[str], failed: Mapping[str, str]) -> dict[str, Any]:
-    config = cell.config
-    record: dict[str, Any] = {"folder": cell.folder, "agent": config.agent, "env": config.env}
-    record |= {"seeds": list(range(config.seed, config.seed + config.lanes)), "steps": config.steps}
-    record["settings"] = _apart(config, varied)
-    return record | ({"failed": failed[cell.folder]} if cell.folder in failed else {})
-
-
-def _described(record: dict[str, Any], out: Path, varied: Collection[str]) -> dict[str, Any]:
-    """The record of a cell that is not asked for now, with its values of settings that have become axes since."""
-    file = out / record["folder"] / CONFIG
-    known = {name for name in varied if applies(name, record["agent"], record["env"])}
-    if known <= set(record["settings"]) or not file.exists():
-        return record
-    return record | {"settings": _apart(read_object(file, TrainConfig.from_json), varied)}
-
-
-def _apart(config: TrainConfig, varied: Collection[str]) -> dict[str, Any]:
-    """What sets a cell apart: one value of each axis, or those of its lanes."""
-    names = [name for name in varied if applies(name, config.agent, config.env)]
-    several = {one: list(getattr(config, name)) for one, name in LANES.items()}
-    return {name: several.get(name) or getattr(config, name) for name in names}
-
-
-def _holders(runs: list[TrainConfig], found: list[Found]) -> tuple[list[tuple[Found, int]], list[TrainConfig]]:
-    """The cells that hold runs, each with the steps it is to have (no fewer than it has), and runs that none holds."""
-    holder_of: dict[Identity, int] = {}
-    for number, cell in sorted(enumerate(found), key=lambda pair: not pair[1].finished):
-        for run in cell.config.single_runs():
-            holder_of.setdefault(identity(run), number)
-    steps: dict[int, int] = {}
-    missing = []
-    for run in runs:
-        number = holder_of.get(identity(run))
-        if number is None:
-            missing.append(run)
-        else:
-            steps[number] = max(steps.get(number, found[number].config.steps), run.steps)
-    return [(found[number], most) for number, most in steps.items()], missing
-
-
-def _going_on(cell: Found, steps: int, out: Path) -> Job:
-    """Finish a cell, or make it longer. Lines that were logged are never given up where they cannot be had again."""
-    path, config = out / cell.folder, cell.config
-    if config.checkpoints == "full":
-        lost = cell.finished or cell.step > config.iteration_steps
-        if lost and not cell.has_checkpoint:
-            raise ValueError(
-                f"{path} has logged {cell.step} steps but has no checkpoint to go on from to {steps}; put its "
-                "checkpoints back, or remove it to train it anew"
-            )
-        words = resume_arguments(path, steps if steps > config.steps else None)
-        return Job(cell.folder, words, cell.step, steps, len(config.lane_settings), False)
-    if cell.finished:
-        raise ValueError(
-            f"{path} is finished after {cell.step} steps and cannot be made longer, for its checkpoints are "
-            f"{config.checkpoints!r}, not 'full'; take another folder, or --steps {config.steps}"
-        )
-    return _beginning(Cell(cell.folder, dataclasses.replace(config, steps=steps)), out)
-
-
-def _beginning(cell: Cell, out: Path) -> Job:
-    path = out / cell.folder
-    _require_ours(path)
-    words = train_arguments(cell.config, path)
-    config = cell.config
-    return Job(cell.folder, words, 0, config.steps, len(config.lane_settings), True, config.checkpoints == "full")
-
-
-def _require_ours(path: Path) -> None:
-    """Only what `cramerl train` writes may be in a folder that is to begin anew."""
+def _require_run_files(path: Path) -> None:
+    """Raise ValueError if a folder in which a run starts holds anything that `cramerl train` did not write."""
     if not path.exists():
         return
-    others = [entry.name for entry in path.iterdir() if entry.name not in _OURS] if path.is_dir() else [path.name]
-    others = [name for name in others if not name.startswith(tuple(f".{Path(ours).stem}-" for ours in _OURS))]
+    others = [entry.name for entry in path.iterdir() if entry.name not in _RUN_FILES] if path.is_dir() else [path.name]
+    others = [name for name in others if not name.startswith(tuple(f".{Path(file).stem}-" for file in _RUN_FILES))]
     if others:
-        raise ValueError(f"{path} is where a run of this sweep goes, and holds {sorted(others)[0]}; move it away")
+        raise ValueError(f"{path} is where a run of this sweep belongs, but holds {sorted(others)[0]}; move it away")
 
 
 def _last_rows(file: Path, lines: int) -> list[dict[str, Any]]:
-    """Whole lines at the end of a log, at least so many where there are; one cut short by a crash is left out."""
+    """At least so many lines from the end of a log, if it has them; a line cut short by a crash is left out."""
     if not file.exists():
         return []
     with file.open("rb") as log:
@@ -351,9 +287,8 @@ def _last_rows(file: Path, lines: int) -> list[dict[str, Any]]:
         start = max(0, size - lines * _ROW_BYTES)
         log.seek(start)
         text = log.read().decode(errors="replace")
-    whole = text.split("\n")[1 if start else 0 : -1]
     rows = []
-    for line in whole:
+    for line in text.split("\n")[1 if start else 0 : -1]:
         try:
             row = json.loads(line)
         except ValueError as error:

@@ -1,7 +1,6 @@
-"""What a sweep consists of: runs (agent x environment x settings x seed), and the cells they are trained in.
+"""What a sweep consists of: runs (agent x environment x settings x seed), and the jobs that train them.
 
-A cell is one process and one folder. Where the environment is a JAX program its seeds, learning rates and mass
-penalties are lanes of one program; elsewhere it is one run. Nothing here touches a disk or a process.
+Nothing here touches a disk or a process.
 """
 
 from __future__ import annotations
@@ -9,30 +8,23 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from cramerl.runs.config import LANES, TrainConfig, require_agent_settings
-from cramerl.runs.presets import PRESETS, applies, preset, require_env_settings
+from cramerl.runs.config import DEFAULTS, LANE_SETTINGS, SETTINGS, TrainConfig, require_agent_settings
+from cramerl.runs.group import MOST_LANES, RunGroup
+from cramerl.runs.presets import applies, preset, require_env_settings
 
-_DEFAULTS = {setting.name: setting.default for setting in dataclasses.fields(TrainConfig)}
-# What does not change what is learned: a run that differs in these alone is the same run.
-_FREE = ("steps", "preset", "checkpoints", "tensorboard", "track", "replay_on", "eval_episodes", "eval_epsilon")
-_AXIS_GROUPS = ("environment", "learner", "head")
-AXES = tuple(
-    s.name for s in dataclasses.fields(TrainConfig) if s.metadata["group"] in _AXIS_GROUPS and s.name not in _FREE
-)
+AXES = tuple(name for name, setting in SETTINGS.items() if setting.role == "learning")
 """Settings that may have several values in a sweep."""
-_MOST_SEEDS = 10_000
 Identity = tuple[Any, ...]
-MOST_LANES = 4096
+_MOST_NAMED = 6  # values of a setting in a folder's name
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is asked for.
+    """The runs a user asks for.
 
     Attributes:
         agents: their names.
@@ -42,9 +34,9 @@ class Sweep:
         changes: settings with one value, in place of the preset's.
         preset: where the other settings come from; None for the preset that fits each environment.
         chosen: settings of one agent in one environment, such as a learning rate that was chosen for it.
-        max_lanes: most lanes in one program.
-        variants: settings that a search tries, of one agent in one environment; each is a combination of its own.
-        allow_variants: whether cells of the same agent and environment with other settings may be there.
+        max_lanes: most runs in one program.
+        variants: settings that a search tries for one agent in one environment, each instead of the axes.
+        allow_variants: whether the folder may hold runs of the same agent and environment with other settings.
     """
 
     agents: tuple[str, ...]
@@ -70,49 +62,45 @@ class Sweep:
     def __post_init__(self) -> None:
         for name in ("agents", "envs", "seeds"):
             if not getattr(self, name):
-                raise ValueError(f"{name} must be one or more, got none")
+                raise ValueError(f"{name} must not be empty")
         for name, values in self.axes.items():
-            if name not in AXES or isinstance(_DEFAULTS[name], tuple):
-                raise ValueError(f"{name} must have one value in a sweep, got {_listed(values)}")
+            if name not in AXES or isinstance(DEFAULTS[name], tuple):
+                raise ValueError(f"{name} must have one value in a sweep, got {value_text(tuple(values))}")
             if len(set(values)) < len(values):
-                raise ValueError(f"{name} must have values that differ, got {_listed(values)}")
+                raise ValueError(f"{name} must have values that differ, got {value_text(tuple(values))}")
         require_agent_settings((*self.axes, *self.changes), self.agents)
         require_env_settings((*self.axes, *self.changes), self.envs)
 
 
-class Cell(NamedTuple):
-    """Runs that are trained together.
+class Job(NamedTuple):
+    """One process of a sweep: it trains a group of runs into one folder.
 
     Attributes:
-        folder: where, below the folder of the sweep.
-        config: settings of the program.
+        folder: below the folder of the sweep.
+        group: the runs.
+        step: agent steps done so far.
+        start: whether it starts in an empty folder, at the last checkpoint, or again from the beginning because its
+            checkpoints cannot be resumed from.
     """
 
     folder: str
-    config: TrainConfig
+    group: RunGroup
+    step: int = 0
+    start: Literal["new", "resume", "restart"] = "new"
 
+    @property
+    def steps(self) -> int:
+        """Agent steps of each run."""
+        return self.group.first.steps
 
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds from words such as ``0-9`` or ``0,2,5-7``, in order.
-
-    Example:
-        >>> parse_seeds("5-7,0,2")
-        (0, 2, 5, 6, 7)
-    """
-    seeds: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip(), re.ASCII)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if not first <= last < 2**31 or last - first >= _MOST_SEEDS:
-            raise ValueError(f"seeds must be integers from 0 to {2**31 - 1} such as 0-9 or 0,2,5-7, got {text!r}")
-        seeds |= set(range(first, last + 1))
-    if len(seeds) > _MOST_SEEDS:
-        raise ValueError(f"seeds must be at most {_MOST_SEEDS}, got {len(seeds)}")
-    return tuple(sorted(seeds))
+    @property
+    def resumable(self) -> bool:
+        """Whether the job continues where it was stopped; otherwise it starts again from the beginning."""
+        return self.group.first.checkpoints == "full"
 
 
 def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
-    """The settings of every run, one seed each; settings that come to the same run count once."""
+    """The settings of every run; combinations that give the same run count once."""
     runs: dict[Identity, TrainConfig] = {}
     for env, agent in itertools.product(sweep.envs, sweep.agents):
         changes = {name: value for name, value in sweep.changes.items() if applies(name, agent, env)}
@@ -120,9 +108,8 @@ def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
         axes = {name: values for name, values in sweep.axes.items() if applies(name, agent, env)}
         variants = sweep.variants.get((agent, env), [{}])
         for variant, values in itertools.product(variants, itertools.product(*axes.values())):
-            config = preset(
-                sweep.preset, agent, env, **(changes | dict(zip(axes, values, strict=True)) | dict(variant))
-            )
+            settings = changes | dict(zip(axes, values, strict=True)) | dict(variant)
+            config = preset(sweep.preset, agent, env, **settings)
             for seed in sweep.seeds:
                 run = dataclasses.replace(config, seed=seed)
                 runs.setdefault(identity(run), run)
@@ -130,191 +117,128 @@ def wanted_runs(sweep: Sweep) -> list[TrainConfig]:
 
 
 def identity(run: TrainConfig) -> Identity:
-    """What makes a run the run it is: all settings, those that change nothing for its agent at their defaults."""
+    """What makes a run the same run: all settings that change it, with those its agent does not use at defaults."""
     return tuple(
-        default if name in _FREE or not applies(name, run.agent, run.env) else getattr(run, name)
-        for name, default in _DEFAULTS.items()
+        default
+        if SETTINGS[name].role in ("record", "length") or not applies(name, run.agent, run.env)
+        else getattr(run, name)
+        for name, default in DEFAULTS.items()
     )
 
 
-def shape(config: TrainConfig) -> tuple[Any, ...]:
-    """What decides whether a program can be built: not rates, penalties and the like."""
-    values = {name: getattr(config, name) for name in AXES}
-    sizes = [value for name, value in values.items() if name in ("v_min", "v_max") or not isinstance(value, float)]
-    return (config.agent, config.env, *sizes)
+def group_runs(
+    runs: Iterable[TrainConfig], is_gymnax: Callable[[str], bool], max_lanes: int = MOST_LANES
+) -> list[RunGroup]:
+    """Put runs that can share a program into groups of at most ``max_lanes``; elsewhere a run is a group of one.
+
+    Groups with the first seeds come first, so that an unfinished sweep can already be compared.
+    """
+    programs: dict[Identity, list[TrainConfig]] = {}
+    for run in runs:
+        lanes = LANE_SETTINGS if is_gymnax(run.env) else ()
+        programs.setdefault(tuple(None if name in lanes else getattr(run, name) for name in SETTINGS), []).append(run)
+    groups = []
+    for same in programs.values():
+        same.sort(key=lambda run: run.seed)  # stable: all values of a seed stay together
+        for start in range(0, len(same), max_lanes):
+            part = same[start : start + max_lanes]
+            part.sort(key=lambda run: [getattr(run, name) for name in reversed(LANE_SETTINGS)])
+            groups.append(RunGroup(tuple(part)))
+    return sorted(groups, key=lambda group: min(group.values("seed")))
+
+
+def folder_name(group: RunGroup, varied: Collection[str] = ()) -> str:
+    """The folder of a group inside the folder of its sweep.
+
+    Example:
+        >>> folder_name(RunGroup.of(TrainConfig(agent="s51", env="pong"), seed=[0, 1, 2, 5]), ["normalisation"])
+        'pong/s51__seeds-0-2_5__normalisation-after'
+    """
+    config, seeds = group.first, sorted(group.values("seed"))
+    parts = [config.agent, f"seed{'s' if len(seeds) > 1 else ''}-{_joined(_ranges(seeds))}"]
+    for name in (n for n in SETTINGS if n in varied and applies(n, config.agent, config.env)):
+        parts.append(f"{name.replace('_', '-')}-{_joined([value_text(value) for value in group.values(name)])}")
+    return f"{re.sub('[/:]', '-', config.env)}/{'__'.join(parts)}"
 
 
 def require_consistent(
     runs: Iterable[TrainConfig],
-    there: Mapping[str, TrainConfig],
+    existing: Mapping[str, RunGroup],
     varied: Collection[str],
     chosen: Collection[str] = (),
     *,
     searched: bool = False,
 ) -> None:
-    """Refuse to mix runs of other settings into a sweep, but for those that are varied.
+    """Raise ValueError if a sweep would mix runs of other settings with existing ones.
 
     Args:
-        runs: what is asked for.
-        there: settings of the cells that are there, by folder.
+        runs: those the user asks for.
+        existing: groups that are in the folder of the sweep, by their folder.
         varied: settings that may differ between the runs of one agent in one environment.
-        chosen: settings that another sweep gave.
-        searched: whether the runs are a search's, which has no --allow-variants, and whose several values are searched.
+        chosen: settings that another sweep chose.
+        searched: whether a search asks for the runs. It has no --allow-variants, and searches settings with several
+            values.
     """
     asked: dict[tuple[str, str], list[Identity]] = {}
     for run in runs:
         asked.setdefault((run.agent, run.env), []).append(identity(run))
-    for folder, config in there.items():
-        old = identity(config.single_runs()[0])
-        differences = [(_differences(old, run, varied), run) for run in asked.get((config.agent, config.env), [])]
+    for folder, group in existing.items():
+        old = identity(group.first)
+        differences = [
+            (
+                [
+                    name
+                    for name, x, y in zip(SETTINGS, old, new, strict=True)
+                    if x != y and name not in ("seed", *varied)
+                ],
+                new,
+            )
+            for new in asked.get((group.first.agent, group.first.env), [])
+        ]
         if not differences or not all(names for names, _ in differences):
             continue
-        names, run = min(differences, key=lambda pair: len(pair[0]))
-        name, place = names[0], list(_DEFAULTS).index(names[0])
-        before, now = old[place], run[place]
-        way = "take another folder"
+        names, new = min(differences, key=lambda pair: len(pair[0]))
+        name, place = names[0], list(SETTINGS).index(names[0])
+        before, now = old[place], new[place]
+        hint = "use another folder"
         if name in AXES and not isinstance(before, tuple) and not searched:
-            way += "" if name in chosen else f", or vary it: --{_dashed(name)} {_word(before)},{_word(now)}"
-            way += ", or say --allow-variants to have both"
-        raise ValueError(f"{folder} was trained with {name} = {before!r}, and this sweep asks for {now!r}: {way}")
+            flag = f"--{name.replace('_', '-')} {value_text(before)},{value_text(now)}"
+            hint += "" if name in chosen else f", or vary it: {flag}"
+            hint += ", or keep both with --allow-variants"
+        raise ValueError(f"{folder} was trained with {name} = {before!r}, but this sweep asks for {now!r}: {hint}")
 
 
-def axes_between(runs: Iterable[TrainConfig], there: Iterable[TrainConfig]) -> dict[str, tuple[Any, ...]]:
-    """Settings, and values, in which runs differ from those of the same agent and environment that are there."""
-    groups: dict[tuple[str, str], list[TrainConfig]] = {}
-    for run in (*(run for config in there for run in config.single_runs()), *runs):
-        groups.setdefault((run.agent, run.env), []).append(run)
+def axes_between(runs: Iterable[TrainConfig], existing: Iterable[RunGroup]) -> dict[str, tuple[Any, ...]]:
+    """Settings, and values, in which runs differ from existing ones of the same agent and environment."""
+    subjects: dict[tuple[str, str], list[TrainConfig]] = {}
+    for run in (*(run for group in existing for run in group.configs), *runs):
+        subjects.setdefault((run.agent, run.env), []).append(run)
     found: dict[str, dict[Any, None]] = {}
-    for group in groups.values():
-        one = group[0]
-        for name in (n for n in AXES if applies(n, one.agent, one.env) and not isinstance(_DEFAULTS[n], tuple)):
-            values = dict.fromkeys(getattr(run, name) for run in group)
+    for (agent, env), same in subjects.items():
+        for name in (n for n in AXES if applies(n, agent, env) and not isinstance(DEFAULTS[n], tuple)):
+            values = dict.fromkeys(getattr(run, name) for run in same)
             if len(values) > 1:
                 found.setdefault(name, {}).update(values)
     return {name: tuple(values) for name, values in found.items()}
 
 
-def cells_of(
-    runs: Iterable[TrainConfig], is_gymnax: Callable[[str], bool], varied: Collection[str], max_lanes: int = MOST_LANES
-) -> list[Cell]:
-    """Put runs into cells; those of the first seeds come first, so that every part of a sweep is a comparison.
-
-    Args:
-        runs: one seed each.
-        is_gymnax: whether an environment, by its name, is a JAX program.
-        varied: settings to be told from the folder's name.
-        max_lanes: most lanes in one program.
-    """
-    groups: dict[Identity, list[TrainConfig]] = {}
-    for run in runs:
-        as_lanes = ("seed", *LANES) if is_gymnax(run.env) else ()
-        static = tuple(None if name in as_lanes else getattr(run, name) for name in _DEFAULTS)
-        groups.setdefault(static, []).append(run)
-    configs = [config for group in groups.values() for config in _programs(group, max_lanes)]
-    configs.sort(key=lambda config: config.seed)
-    return [Cell(cell_folder(config, varied), config) for config in configs]
-
-
-def cell_folder(config: TrainConfig, varied: Collection[str] = ()) -> str:
-    """The folder of a cell inside the folder of its sweep.
-
-    Example:
-        >>> cell_folder(TrainConfig(agent="s51", env="pong", seed=3), ["normalisation"])
-        'pong/s51__seed-3__normalisation-after'
-    """
-    last = config.seed + config.lanes - 1
-    words = [config.agent, f"seeds-{config.seed}-{last}" if config.lanes > 1 else f"seed-{config.seed}"]
-    for name in (n for n in _DEFAULTS if n in varied and applies(n, config.agent, config.env)):
-        values = getattr(config, LANES.get(name, name), None) or getattr(config, name)
-        texts = [_word(value) for value in (values if isinstance(values, tuple) else (values,))]
-        if len(texts) > 6:
-            texts = [texts[0], "to", texts[-1], f"{len(texts)}-values"]
-        words.append(f"{_dashed(name)}-{'_'.join(texts)}")
-    return f"{re.sub('[/:]', '-', config.env)}/{'__'.join(words)}"
-
-
-def train_arguments(config: TrainConfig, out: Path) -> list[str]:
-    """The words after ``cramerl`` that train a program of these settings: whole in themselves, no file is needed."""
-    known = config.preset if config.preset in PRESETS else None  # a run may be of a preset that is gone
-    base = preset(known, config.agent, config.env)
-    words = ["train", config.agent, config.env, "--preset", base.preset]
-    left_out = {"agent", "env", "preset", *(one for one, several in LANES.items() if getattr(config, several))}
-    for name, default in base.to_json().items():
-        value = config.to_json()[name]
-        # An older run may have what its agent or environment has no use for, which would be refused now.
-        if name not in left_out and value != default and applies(name, config.agent, config.env):
-            words += [f"--{_dashed(name)}", _word(tuple(value) if isinstance(value, list) else value)]
-    return [*words, "--out", str(out)]
-
-
-def resume_arguments(out: Path, steps: int | None = None) -> list[str]:
-    """The words after ``cramerl`` that go on with a run, to a new total of steps where one is given."""
-    return ["resume", str(out), *(() if steps is None else ("--steps", str(steps)))]
-
-
-def _differences(one: Identity, other: Identity, varied: Collection[str]) -> list[str]:
-    pairs = zip(_DEFAULTS, one, other, strict=True)
-    return [name for name, x, y in pairs if x != y and name != "seed" and name not in varied]
-
-
-def _programs(runs: list[TrainConfig], max_lanes: int) -> Iterator[TrainConfig]:
-    """Cover runs that differ in seed, learning rate and mass penalty with programs: penalties x rates x seeds."""
-    table: dict[float, dict[int, list[float]]] = {}
-    for run in runs:
-        table.setdefault(run.mass_penalty, {}).setdefault(run.seed, []).append(run.learning_rate)
-    blocks: dict[tuple[int, int, tuple[float, ...]], list[float]] = {}
-    for penalty, rates_of in table.items():
-        for block in _blocks(rates_of):
-            blocks.setdefault(block, []).append(penalty)
-    most = max(1, min(max_lanes, MOST_LANES))
-    for (seed, count, all_rates), all_penalties in blocks.items():
-        for rates, penalties in _parts(all_rates, tuple(all_penalties), most):
-            seeds = most // (len(rates) * len(penalties))
-            lanes = {
-                "learning_rate": rates[0],
-                "mass_penalty": penalties[0],
-                "learning_rates": rates if len(rates) > 1 else (),
-                "mass_penalties": penalties if len(penalties) > 1 else (),
-            }
-            for first in range(seed, seed + count, seeds):
-                yield dataclasses.replace(runs[0], seed=first, lanes=min(seeds, seed + count - first), **lanes)
-
-
-def _parts(rates: tuple[float, ...], penalties: tuple[float, ...], most: int) -> Iterator[tuple[Any, Any]]:
-    """Rates and penalties in parts of at most so many combinations."""
-    if len(rates) * len(penalties) <= most:
-        yield rates, penalties
-        return
-    for penalty in penalties:
-        for start in range(0, len(rates), most):
-            yield rates[start : start + most], (penalty,)
-
-
-def _blocks(rates_of: dict[int, list[float]]) -> Iterator[tuple[int, int, tuple[float, ...]]]:
-    """Seeds that follow one another and have the same rates: first seed, how many, rates."""
-    first, count, rates = -1, 0, ()
-    for seed in sorted(rates_of):
-        if count and seed == first + count and tuple(rates_of[seed]) == rates:
-            count += 1
-            continue
-        if count:
-            yield first, count, rates
-        first, count, rates = seed, 1, tuple(rates_of[seed])
-    if count:
-        yield first, count, rates
-
-
-def _word(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A setting's value as it is written on a command line."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
-    return _listed(value) if isinstance(value, tuple) else str(value)
+    return ",".join(map(value_text, value)) if isinstance(value, tuple) else str(value)
 
 
-def _listed(values: Iterable[Any]) -> str:
-    return ",".join(_word(value) for value in values)
+def _ranges(seeds: list[int]) -> list[str]:
+    """Sorted integers in words such as ``0-2`` and ``5``."""
+    runs = itertools.groupby(enumerate(seeds), key=lambda pair: pair[1] - pair[0])
+    parts = [[seed for _, seed in run] for _, run in runs]
+    return [f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts]
 
 
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
+def _joined(texts: list[str]) -> str:
+    if len(texts) > _MOST_NAMED:
+        texts = [texts[0], "to", texts[-1], f"{len(texts)}-values"]
+    return "_".join(texts)

@@ -1,260 +1,288 @@
-"""The jobs of a sweep on a Ray cluster: each is an actor with its resources, and is begun again if it is lost."""
+"""The jobs of a sweep on a Ray cluster: each is a task, which Ray starts again if its worker or machine disappears."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cramerl.runs.folder import CONFIG
-from cramerl.sweep.execute import STOPPED, Ended, failure, log_file
-from cramerl.sweep.folder import Job, gone_on_with, look_at
-from cramerl.sweep.mirror import Storage
-from cramerl.sweep.ray_worker import Order, Outcome, Worker, variables_of
+from cramerl._version import __version__
+from cramerl.sweep.folder import RECORD, locked, log_file
+from cramerl.sweep.job import (
+    STOPPED,
+    Ended,
+    JobFile,
+    child_environment,
+    close_input,
+    judge,
+    last_line,
+    start_child,
+    stop_signal,
+)
+from cramerl.sweep.mirror import Mirror
+from cramerl.sweep.plan import Job
 
-_FETCH_SECONDS = 2.0  # between looks into a storage, for the display
-_KILL_SECONDS = 10.0  # for workers to end their children
-_THREADS = 4  # of an actor: it waits for its child, and is told to stop meanwhile
-_DIVERGED = -9  # status of a child whose worker is gone
-_TAKEN = (_DIVERGED, -15, 143, STOPPED)  # ended by others: memory ran out, the machine is being taken back
-_MOST_CPUS = 2.0  # of a run, unless more are asked for
+_DOWNLOAD_SECONDS = 2.0  # between downloads of the records of running jobs, for the display
+_MOST_CPUS = 2.0  # of a job, unless the user asks for more
+_SHARED = ("JAX_", "XLA_")  # variables that results depend on
+_THREADS = "_NUM_THREADS"
 
 
-class Share(NamedTuple):
-    """What one run takes of a cluster: CPUs, and accelerators or a fraction of one."""
+class JobLost(Exception):  # noqa: N818 - it says what happened
+    """A job's process was killed by something else: memory ran out, or the machine is shut down. Ray tries again."""
+
+
+class Resources(NamedTuple):
+    """What one job takes of a cluster: CPUs, and GPUs or a fraction of one."""
 
     cpus: float
     gpus: float
 
 
-class _Running(NamedTuple):
-    """A job on its way: its actor, where that is once it is anywhere, and how the job will have ended."""
+class Order(NamedTuple):
+    """What a task is told to do.
 
+    Attributes:
+        out: folder of the sweep.
+        job: the job.
+        python: arguments of the interpreter that start a child.
+        environment: variables that results depend on, see `shared_variables`.
+        gpus: GPUs of the job.
+        storage: URL where the folders of jobs are kept; None if every machine sees ``out``.
+        scratch: folder in which machines train if there is a storage; "" for the temporary folder of each.
+        version: of cramerl.
+    """
+
+    out: Path
     job: Job
-    actor: Any
-    place: Any
-    outcome: Any
+    python: Sequence[str]
+    environment: Mapping[str, str]
+    gpus: float = 0.0
+    storage: str | None = None
+    scratch: str = ""
+    version: str = __version__
 
 
-class RayJobs:
-    """Each job an actor, which has a child process as on one machine; an `Executor` for `execute`.
+class RayTasks:
+    """Each job is a task with a child process, as on one machine; an `Executor` for `execute`.
 
-    An actor is not restarted by Ray: a job that was lost with its worker or machine is handed back as "lost", and the
-    next attempt begins from the checkpoint that is there then. Actors end with this process, and children with them.
+    A job can be started any number of times, so Ray's own retries are all that a lost worker needs. Tasks end with this
+    process, and children with their tasks.
 
     Args:
         ray: the module, connected.
         out: folder of the sweep; without a storage every machine must see it.
-        share: what each job takes.
-        storage: where copies of the runs are kept.
-        scratch: folder for runs on the other machines, with a storage.
+        resources: what each job takes.
+        retries: how often a job may be lost before it has failed.
+        python: arguments of the interpreter that start a child.
+        storage: URL where the folders of jobs are kept.
+        scratch: folder in which machines train if there is a storage.
+        checkpoints: whether ``out`` gets checkpoints from the storage, not only records.
     """
 
-    def __init__(self, ray: Any, out: Path, share: Share, storage: Storage | None = None, scratch: str = ""):
-        self._ray, self._given, self._out, self._share, self._scratch = ray, out, out.resolve(), share, scratch
-        self._records = None if storage is None else _Records(storage)
-        self._actor = ray.remote(Worker).options(
-            num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=0, max_concurrency=_THREADS
+    def __init__(
+        self,
+        ray: Any,
+        out: Path,
+        resources: Resources,
+        *,
+        retries: int,
+        python: Sequence[str],
+        storage: str | None = None,
+        scratch: str = "",
+        checkpoints: bool = False,
+    ):
+        self._ray, self._out, self._resources, self._retries = ray, out.resolve(), resources, retries
+        self._order = (python, shared_variables(os.environ), resources.gpus, storage, scratch)
+        self._storage, self._checkpoints, self._guard = storage, checkpoints, threading.Lock()
+        self._task = ray.remote(run_task).options(
+            num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=retries, retry_exceptions=[JobLost]
         )
-        self._running: list[_Running] = []
-        self._begun: set[str] = set()
+        self._running: dict[Any, Job] = {}
         self._stopping = False
-        _keep_quiet(ray)
+        printer = getattr(getattr(ray, "_private", None), "worker", None)
+        if hasattr(printer, "print_to_stdstream"):  # Ray prints long messages about lost workers to standard output
+            printer.print_to_stdstream = lambda *_, **__: None  # pyright: ignore[reportOptionalMemberAccess]
+        if storage is not None:
+            threading.Thread(target=self._download_records, daemon=True).start()
 
     def slots(self) -> int:
-        """Jobs that the cluster takes at once, as it is now; at least one, which then waits."""
-        return max(1, room(self._ray.nodes(), self._share))
+        """Jobs for which the cluster has resources now; at least one, which waits until there are."""
+        total = self._ray.cluster_resources()
+        asked = {"CPU": self._resources.cpus, "GPU": self._resources.gpus}
+        return max(1, min((int(total.get(name, 0) / much + 1e-9) for name, much in asked.items() if much), default=1))
 
     def start(self, job: Job) -> None:
-        """Begin with a job, or go on with one that was lost; Ray lets it wait until there is room."""
-        now = gone_on_with(job, self._given) if job.folder in self._begun else job
-        if self._records and not job.fresh and job.folder not in self._begun:
-            self._records.storage.reconcile(job.folder)  # what was begun on this machine goes on elsewhere
-        given, path = str(self._given / job.folder), str(self._out / job.folder)
-        order = Order(
-            str(self._out),
-            job.folder,
-            [path if word == given else word for word in now.arguments],
-            now.fresh,
-            variables_of(os.environ),
-            self._share.gpus,
-            self._records.storage.url if self._records else None,
-            self._scratch,
-        )
-        actor = self._actor.remote()
-        self._running.append(_Running(job, actor, actor.place.remote(), actor.run.remote(order)))
-        self._begun.add(job.folder)
-        if self._records:
-            self._records.follow([running.job.folder for running in self._running])
+        """Submit a task; it waits until there are resources."""
+        if self._storage is not None:
+            self._mirror(job).synchronise(checkpoints=self._checkpoints)
+        self._running[self._task.remote(Order(self._out, job, *self._order))] = job
 
     def ended(self) -> list[Ended]:
-        """Jobs that ended since the last call."""
+        """Jobs whose task ended since the last call."""
         if not self._running:
             return []
-        waited = {running.outcome: running for running in self._running}
-        over, _ = self._ray.wait(list(waited), num_returns=len(waited), timeout=0)
-        self._running = [running for running in self._running if running.outcome not in over]
-        if self._records:
-            self._records.follow([running.job.folder for running in self._running])
-        return [self._ending(waited[outcome]) for outcome in over]
+        over, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        return [self._ending(self._running.pop(task), task) for task in over]
 
     def stop(self) -> None:
-        """Ask every job to stop with a checkpoint; one that still waits for room is taken back."""
+        """Cancel every task: one that waits is not started, and one that runs stops its child with a checkpoint."""
         self._stopping = True
-        for running in self._running:
-            if self._ray.wait([running.place], timeout=0)[0]:
-                running.actor.stop.remote()
-            else:
-                self._ray.kill(running.actor)
+        for task in self._running:
+            self._ray.cancel(task)
 
     def kill(self) -> None:
-        """End every job at once; the last checkpoints stay good."""
-        self._stopping = True
-        for running in self._running:
-            running.actor.kill.remote()
-        outcomes = [running.outcome for running in self._running]
-        if outcomes:
-            self._ray.wait(outcomes, num_returns=len(outcomes), timeout=_KILL_SECONDS)
-        for running in self._running:
-            self._ray.kill(running.actor)
-        if self._records:
-            self._records.follow([])
+        """Wait for nothing any more: when this process ends, Ray ends the tasks, and their children stop too."""
+        if not self._stopping:
+            self.stop()
+        self._running = {}
 
-    def _ending(self, running: _Running) -> Ended:
-        job, outcome = running.job, self._outcome(running)
-        path, finished, step = self._out / job.folder, False, 0
-        try:
-            if self._records:
-                self._records.take(job.folder, outcome, self._out)
-            if (path / CONFIG).exists():
-                found = look_at(path)
-                finished, step = found.finished, found.step - found.step % found.config.iteration_steps
-        except (OSError, ValueError) as error:
-            return Ended(job, "failed", str(error))
-        # What is there counts: a run may have come to its end just before it was stopped or lost.
-        if finished and outcome.status in (0, *_TAKEN):
-            return Ended(job, "done")
-        if outcome.status not in _TAKEN:
-            return Ended(job, "failed", failure(outcome.status, outcome.words))
-        if self._stopping:
-            return Ended(job, "stopped")
-        return Ended(job, "lost", outcome.words, step)
-
-    def _outcome(self, running: _Running) -> Outcome:
-        """How a job ended; a worker that is gone counts as a child that was killed."""
+    def _ending(self, job: Job, task: Any) -> Ended:
         errors = self._ray.exceptions
         try:
-            outcome = self._ray.get(running.outcome)
-            if outcome.status in _TAKEN:
-                return outcome._replace(words=f"its process was ended from outside, status {outcome.status}")
-            return outcome
-        except errors.RayTaskError as error:  # something over there was not as it should be, and says so
-            return Outcome(2, str(error.cause))
+            status, said = self._ray.get(task)
+        except errors.TaskCancelledError:
+            status, said = STOPPED, ""
+        except errors.RayTaskError as error:
+            lost = f"lost {self._retries + 1} times: " if isinstance(error.cause, JobLost) else ""
+            status, said = 2, f"{lost}{error.cause}"
         except errors.RayError as error:
-            if getattr(error, "actor_init_failed", False):
-                return Outcome(2, f"a worker could not begin, cramerl may be missing there: {_last_line(error)}")
-            return Outcome(_DIVERGED, f"its worker{self._where(running)} is gone{_why(error)}")
-        finally:
-            with suppress(errors.RayError):
-                self._ray.kill(running.actor)  # gives its resources back
+            why = " (memory ran out)" if isinstance(error, errors.OutOfMemoryError) else ""
+            status, said = 2, f"lost {self._retries + 1} times: its worker disappeared{why}"
+        try:
+            if self._storage is not None:
+                with self._guard:
+                    self._mirror(job).download(checkpoints=self._checkpoints)
+        except (OSError, ValueError) as error:
+            return Ended(job, "failed", str(error))
+        return judge(self._out, job, status, said, stopping=self._stopping)
 
-    def _where(self, running: _Running) -> str:
-        with suppress(self._ray.exceptions.RayError):
-            return f" on {self._ray.get(running.place, timeout=0)}"
-        return ""
+    def _mirror(self, job: Job) -> Mirror:
+        return Mirror(f"{self._storage}/{job.folder}", self._out / job.folder, log_file(self._out, job.folder))
 
-
-class _Records:
-    """Brings records from a storage to this machine, now and then for the display and at the end for good."""
-
-    def __init__(self, storage: Storage):
-        self.storage = storage
-        self._guard, self._folders = threading.Lock(), []
-        self._thread: threading.Thread | None = None
-
-    def follow(self, folders: list[str]) -> None:
-        """Fetch the records of these from now on."""
-        self._folders = folders
-        if folders and (self._thread is None or not self._thread.is_alive()):
-            self._thread = threading.Thread(target=self._fetch, daemon=True)
-            self._thread.start()
-
-    def take(self, folder: str, outcome: Outcome, out: Path) -> None:
-        """Fetch the records of a job that ended, and put down what its process said."""
-        log = log_file(out, folder)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8") as file:
-            file.write(outcome.output or f"{outcome.words}\n")
-        with self._guard:
-            self.storage.fetch(folder, running=outcome.status != 0)
-
-    def _fetch(self) -> None:
-        while self._folders:
-            for folder in self._folders:
+    def _download_records(self) -> None:
+        while not self._stopping:
+            for job in list(self._running.values()):
                 with suppress(OSError, ValueError), self._guard:
-                    if folder in self._folders:
-                        self.storage.fetch(folder, running=True)
-            time.sleep(_FETCH_SECONDS)
+                    if job in self._running.values():
+                        self._mirror(job).download(checkpoints=False)
+            time.sleep(_DOWNLOAD_SECONDS)
 
 
-def room(nodes: Iterable[dict[str, Any]], share: Share) -> int:
-    """Jobs that fit on the nodes of a cluster at once, whatever else runs there.
+def run_task(order: Order) -> tuple[int, str]:
+    """Do a job on the machine of a worker: start a child, and wait for it.
 
-    Args:
-        nodes: as Ray lists them.
-        share: what each job takes.
+    Returns:
+        Its exit status, and the last line it wrote.
+
+    Raises:
+        JobLost: something else ended the child.
     """
-    return sum(_fitting(node["Resources"], share) for node in nodes if node["Alive"])
+    here = f"{socket.gethostname()} (process {os.getpid()})"
+    if order.version != __version__:
+        raise ValueError(f"every machine must have cramerl {order.version}, {here} has {__version__}")
+    job, stopping = order.job, False
+    with ExitStack() as stack:
+        if order.storage is None:
+            if not (order.out / RECORD).is_file():
+                raise ValueError(
+                    f"{here} does not see {order.out}: put the sweep on a file system that all machines share, or use "
+                    "--storage URL"
+                )
+            file, locks = JobFile(order.out / job.folder, job.group, log_file(order.out, job.folder)), ()
+        else:
+            place, lock = stack.enter_context(scratch_folder(order.scratch))
+            file, locks = JobFile(place / "run", job.group, place / "log", f"{order.storage}/{job.folder}"), (lock,)
+            Mirror(f"{order.storage}/{job.folder}", file.folder, file.log).download(checkpoints=True)
+        process = start_child(order.python, file, task_environment(order), keep_open=locks)
+        while True:
+            try:
+                # In short waits: ray.cancel raises KeyboardInterrupt, but not in the middle of a system call.
+                status = process.wait(timeout=0.1)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+            except KeyboardInterrupt:
+                stopping = True
+                process.send_signal(stop_signal(job))
+        close_input(process)
+        if not stopping and status in (STOPPED, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM):
+            raise JobLost(f"its process was ended by something else, status {status}")
+        return status, last_line(file.log)
 
 
-def share_of(
+def shared_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that results depend on, which other machines get too; which accelerator there is differs."""
+    names = [name for name in environment if name.startswith(_SHARED) or name.endswith(_THREADS)]
+    return {name: environment[name] for name in names if name != "JAX_PLATFORMS"}
+
+
+def task_environment(order: Order) -> dict[str, str]:
+    """The variables of a child: this machine's, but those that results depend on from where the sweep was started.
+
+    Ray sets the number of threads to the CPUs of a task, and sums in another order are other sums.
+    """
+    own = {name: text for name, text in os.environ.items() if not name.endswith(_THREADS)}
+    if order.gpus == 0:
+        own["JAX_PLATFORMS"] = "cpu"  # an accelerator on this machine belongs to others
+    return child_environment({**own, **order.environment}, 1 / order.gpus if order.gpus else 1)
+
+
+@contextmanager
+def scratch_folder(root: str) -> Iterator[tuple[Path, int]]:
+    """A new folder and the descriptor of its lock; folders that killed tasks left behind are removed.
+
+    Args:
+        root: where to create it; "" for the temporary folder of this machine.
+    """
+    base = Path(root) if root else Path(tempfile.gettempdir()) / f"cramerl-{os.getuid()}"
+    base.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        with (base / ".lock").open("w") as guard:
+            fcntl.flock(guard, fcntl.LOCK_EX)  # a folder that was just created is not locked yet
+            for left in [path for path in base.iterdir() if path.is_dir()]:
+                with suppress(ValueError, OSError), locked(left):  # locked as long as its task or its child lives
+                    shutil.rmtree(left, ignore_errors=True)
+            place = Path(tempfile.mkdtemp(dir=base))
+            lock = stack.enter_context(locked(place))
+        try:
+            yield place, lock
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def job_resources(
     nodes: Iterable[dict[str, Any]], cpus: float | None, gpus: float | None, *, must_fit: bool = True
-) -> Share:
-    """What a job takes unless it is said: an accelerator where there are any, and two CPUs where machines have them.
+) -> Resources:
+    """The resources of a job: by default one GPU if the cluster has any, and up to two CPUs.
 
     Args:
         nodes: as Ray lists them.
-        cpus: as it was said, or None.
+        cpus: what the user asked for, or None.
         gpus: likewise.
-        must_fit: refuse what no machine has; else jobs wait for one that a cluster which grows may yet get.
+        must_fit: raise ValueError if no machine has as much; otherwise jobs wait for a machine that may be added.
     """
     machines = [node["Resources"] for node in nodes if node["Alive"]]
-    most_gpus = max((machine.get("GPU", 0.0) for machine in machines), default=0.0)
-    most_cpus = max((machine.get("CPU", 0.0) for machine in machines), default=0.0)
-    share = Share(min(_MOST_CPUS, most_cpus) if cpus is None else cpus, min(1.0, most_gpus) if gpus is None else gpus)
-    if must_fit and not any(_fitting(machine, share) for machine in machines):
+    most = {name: max((machine.get(name, 0.0) for machine in machines), default=0.0) for name in ("CPU", "GPU")}
+    defaults = min(_MOST_CPUS, most["CPU"]), min(1.0, most["GPU"])
+    asked = Resources(
+        *(given if given is not None else default for given, default in zip((cpus, gpus), defaults, strict=True))
+    )
+    fits = [m.get("CPU", 0.0) >= asked.cpus and m.get("GPU", 0.0) >= asked.gpus for m in machines]
+    if must_fit and not any(fits):
         has = "; ".join(f"{machine.get('CPU', 0):g} CPUs, {machine.get('GPU', 0):g} GPUs" for machine in machines)
         raise ValueError(
-            f"a cell takes {share.cpus:g} CPUs and {share.gpus:g} GPUs, and no machine has as much ({has}); "
-            "see --cpus-per-run and --gpus-per-run, and --jobs for machines that are yet to come"
+            f"a job takes {asked.cpus:g} CPUs and {asked.gpus:g} GPUs, but no machine has as much ({has}); see "
+            "--cpus-per-run and --gpus-per-run, and --jobs for machines that will be added"
         )
-    return share
-
-
-def _fitting(machine: dict[str, float], share: Share) -> int:
-    asked = {"CPU": share.cpus, "GPU": share.gpus}
-    return min((int(machine.get(name, 0.0) / much + 1e-9) for name, much in asked.items() if much), default=1)
-
-
-def _why(error: Exception) -> str:
-    """What can be told from Ray's many words; most of them are guesses."""
-    words = str(error).lower()
-    for sign, meaning in (("memory", ", for memory ran out"), ("preempt", ", for its machine was taken back")):
-        if sign in words and "memory usage" not in words:
-            return meaning
-    return ""
-
-
-def _last_line(error: Exception) -> str:
-    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
-
-
-def _keep_quiet(ray: Any) -> None:
-    """Ray prints what its daemons say about lost workers on standard output; we say it once, in our words."""
-    worker = getattr(getattr(ray, "_private", None), "worker", None)
-    if hasattr(worker, "print_to_stdstream"):
-        worker.print_to_stdstream = lambda *_, **__: None  # pyright: ignore[reportOptionalMemberAccess]
+    return asked

@@ -1,4 +1,4 @@
-r"""Moments worth looking at: the paper's phenomena, each by a measure that is one number per distribution.
+r"""Steps worth looking at: the paper's phenomena, each with a measure that is one number per distribution.
 
 For a distribution with masses :math:`q_1, \dots, q_K` on atoms :math:`z_1 < \dots < z_K`, of the action that was taken:
 
@@ -8,13 +8,12 @@ For a distribution with masses :math:`q_1, \dots, q_K` on atoms :math:`z_1 < \do
   :math:`W` the five atoms on each side of it, :math:`\min(\sum_W \max(q_i, 0), \sum_W \max(-q_i, 0)) \cdot
   \min(\max(q_o, 0), 1)`.
 * noise: how rough the distribution is on at least half of its atoms,
-  :math:`K \cdot \mathrm{median}_i |q_i - (q_{i-1} + q_{i+1}) / 2|`. A single spike, or a smooth bell, has next to none.
-* disagreement: the greatest Cramér distance between two agents' distributions, :math:`(\int (F - G)^2)^{1/2}`, after
-each was
-  given mass one as S51 does, :math:`q + (1 - 1^\top q) / K`.
+  :math:`K \cdot \mathrm{median}_i |q_i - (q_{i-1} + q_{i+1}) / 2|`. A single spike or a smooth bell scores almost zero.
+* disagreement: the greatest Cramér distance between two agents' distributions, :math:`(\int (F - G)^2)^{1/2}`, each
+  with unit mass (`cramerl.measures.with_unit_mass`).
 
-Of several agents the one that shows a phenomenon most counts. Distributions without fixed atoms have no mass that
-could be negative or rough: zero.
+With several agents, the highest score counts. Quantiles have no negative or rough mass and score zero, except for
+disagreement.
 """
 
 from __future__ import annotations
@@ -24,9 +23,11 @@ from itertools import combinations
 
 import numpy as np
 
+from cramerl.measures import with_unit_mass
+from cramerl.supports import Support
 from cramerl.watch.recording import Recording, View
 
-_BESIDE = 5  # atoms on each side of 0 that belong to what brackets it
+_BESIDE = 5  # atoms on each side of 0 that count as beside it
 
 
 def double_negative(atoms: np.ndarray, masses: np.ndarray) -> np.ndarray:
@@ -61,31 +62,35 @@ MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 PHENOMENA = (*MEASURES, "disagreement")
 
 
-def cramer_apart(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Cramér distance between distributions on different atoms, each with unit mass: (..., K) and (..., L) -> (...)."""
-    places = np.concatenate([first[0], second[0]], axis=-1)
-    jumps = np.concatenate([_unit(first[1]), -_unit(second[1])], axis=-1)
-    order = np.argsort(places, axis=-1, kind="stable")
+def cramer_distance(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Cramér distance between distributions of unit mass on different atoms.
+
+    Args:
+        first: atoms and masses, (..., K) each.
+        second: atoms and masses, (..., L) each.
+    """
+    atoms = np.concatenate([first[0], second[0]], axis=-1)
+    jumps = np.concatenate([first[1], -second[1]], axis=-1)
+    order = np.argsort(atoms, axis=-1, kind="stable")
     heights = np.cumsum(np.take_along_axis(jumps, order, axis=-1), axis=-1)[..., :-1]
-    return np.sqrt(np.sum(heights**2 * np.diff(np.take_along_axis(places, order, axis=-1)), axis=-1))
+    return np.sqrt(np.sum(heights**2 * np.diff(np.take_along_axis(atoms, order, axis=-1)), axis=-1))
 
 
 def scores(recording: Recording) -> dict[str, np.ndarray]:
-    """Each phenomenon's measure at each step, (T,); disagreement only where there are several agents."""
-    found = {}
+    """The measure of each phenomenon at each step, (T,); disagreement only if there are several agents."""
+    found, action = {}, recording.action
+    signed = [(view.atoms, view.of_actions(action).astype(float)) for view in recording.views if view.kind == "masses"]
     for name, measure in MEASURES.items():
-        each = [
-            measure(view.atoms, _taken(view, recording.action)) for view in recording.views if view.kind == "masses"
-        ]
+        each = [measure(atoms, masses) for atoms, masses in signed]
         found[name] = np.max(each, axis=0) if each else np.zeros(len(recording))
     if len(recording.views) > 1:
-        pairs = list(combinations(recording.views, 2))
-        found["disagreement"] = np.max([_apart(a, b, recording.action) for a, b in pairs], axis=0)
+        pairs = combinations([_with_unit_mass(view, action) for view in recording.views], 2)
+        found["disagreement"] = np.max([cramer_distance(*pair) for pair in pairs], axis=0)
     return found
 
 
-def find(score: np.ndarray, count: int = 10) -> list[int]:
-    """Steps that score most, the strongest first, none within a hundredth of the recording of another."""
+def strongest_steps(score: np.ndarray, count: int = 10) -> list[int]:
+    """Steps with the highest scores, strongest first, no two within a hundredth of the recording."""
     apart = max(3, len(score) // 100)
     left, found = np.array(score, float), []
     while len(found) < count and left.size and left.max() > 1e-6:
@@ -95,29 +100,18 @@ def find(score: np.ndarray, count: int = 10) -> list[int]:
     return found
 
 
-def require_phenomenon(name: str, found: dict[str, np.ndarray]) -> np.ndarray:
-    """The scores of one phenomenon, or a sentence."""
-    if name not in found:
-        raise ValueError("--highlight disagreement needs two runs or more, got one")
-    return found[name]
+def require_phenomenon(highlight: str, found: dict[str, np.ndarray]) -> np.ndarray:
+    """The scores of one phenomenon; ValueError if ``found`` does not have it."""
+    if highlight not in PHENOMENA:
+        raise ValueError(f"highlight must be one of {', '.join(PHENOMENA)}, got {highlight!r}")
+    if highlight not in found:
+        raise ValueError(f"highlight={highlight!r} needs a recording of two agents or more, got one")
+    return found[highlight]
 
 
-def _taken(view: View, action: np.ndarray) -> np.ndarray:
-    return np.take_along_axis(view.distributions, action[:, None, None].astype(int), axis=1)[:, 0].astype(float)
-
-
-def _apart(first: View, second: View, action: np.ndarray) -> np.ndarray:
-    return cramer_apart(_distributions(first, action), _distributions(second, action))
-
-
-def _distributions(view: View, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Atoms and masses of the distributions of the actions taken, (T, K) each."""
-    taken = _taken(view, action)
+def _with_unit_mass(view: View, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Atoms and masses (T, K) of the distributions of the actions taken."""
+    taken = view.of_actions(action).astype(float)
     if view.kind == "masses":
-        return np.broadcast_to(view.atoms, taken.shape), taken
+        return np.broadcast_to(view.atoms, taken.shape), with_unit_mass(Support(view.atoms), taken)
     return taken, np.full(taken.shape, 1 / taken.shape[-1])
-
-
-def _unit(masses: np.ndarray) -> np.ndarray:
-    masses = np.asarray(masses, float)
-    return masses + (1 - masses.sum(axis=-1, keepdims=True)) / masses.shape[-1]

@@ -1,4 +1,4 @@
-"""Figure 2 of the paper: the same situation as several agents see it, side by side, as a PDF, PNG or SVG."""
+"""Figure 2 of the paper: one step as several agents see it, side by side, as a PDF, PNG or SVG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cramerl import plots
-from cramerl.watch.recording import Recording, View
+from cramerl.watch.recording import Recording
 
 SUFFIXES = (".pdf", ".png", ".svg")
 
@@ -22,47 +22,34 @@ def write_picture(recording: Recording, step: int, path: str | Path) -> Path:
         path: .pdf, .png or .svg.
     """
     path = Path(path)
-    require_suffix("--picture-out", path, SUFFIXES)
+    require_suffix("path", path, SUFFIXES)
     if not 0 <= step < len(recording):
-        raise ValueError(f"--picture must be a {recording.unit} from 0 to {len(recording) - 1}, got {step}")
-    return plots.save(_figure(recording, step), path)
+        raise ValueError(f"step must be a {recording.unit} from 0 to {len(recording) - 1}, got {step}")
+    return plots.save(make_figure(recording, step), path)
 
 
 def require_suffix(name: str, path: Path, allowed: tuple[str, ...]) -> None:
-    """ValueError unless a file's name ends in one of ``allowed``."""
+    """ValueError unless the file name ends in one of ``allowed``."""
     if path.suffix.lower() not in allowed:
         raise ValueError(f"{name} must be a file that ends in {', '.join(allowed)}, got {path}")
 
 
-def _figure(recording: Recording, step: int) -> Any:
-    columns = 1 + len(recording.views)
-    figure, axes = plots.new_figure(columns, height=3.2, width=3.6)
-    axes[0].imshow(recording.palette[recording.tape[step]], interpolation="nearest", aspect=1.0)
+def make_figure(recording: Recording, step: int) -> Any:
+    """The picture of a step as a matplotlib figure."""
+    figure, axes = plots.new_figure(1 + len(recording.views), height=3.2, width=3.6)
+    axes[0].imshow(recording.picture(step), interpolation="nearest", aspect=1.0)
     axes[0].set_axis_off()
-    axes[0].set_title(f"{recording.unit} {recording.labels[step] if recording.labels else step}", fontsize=10)
-    action = int(recording.action[step])
-    for ax, view in zip(axes[1:], recording.views, strict=True):
-        _draw_distribution(ax, view, step, action)
+    axes[0].set_title(recording.place(step), fontsize=10)
+    action, realised = int(recording.action[step]), float(recording.realised[step])
+    panels = list(zip(axes[1:], recording.views, strict=True))
+    for ax, view in panels:
+        view.draw(ax, step, action, realised=realised)
         name = f"{view.name}, {recording.actions[action]}" if len(recording.actions) > 1 else view.name
-        total, negative = float(view.total[step]), float(view.negative[step])
-        ax.set_title(
-            f"{name}\nmean {view.values[step, action]:.2f}, mass {total:.2f}, negative {negative:.2f}", fontsize=9
-        )
-    across = [ax.get_xlim() for ax in axes[1:]]
-    for ax in axes[1:]:  # one scale, so that the distributions can be compared
-        ax.set_xlim(min(low for low, _ in across), max(high for _, high in across))
-    signed = [ax for ax, view in zip(axes[1:], recording.views, strict=True) if view.kind == "masses"]
-    limits = [ax.get_ylim() for ax in signed]
-    for ax in signed:
-        ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+        sums = f"mass {view.total[step]:.2f}, negative {view.negative[step]:.2f}"
+        ax.set_title(f"{name}\n{view.mean_label(step, action)}, {sums}", fontsize=9)
+        ax.set(xlabel="return", ylabel="mass")
+    plots.share_limits(axes[1:], "x")
+    plots.share_limits([ax for ax, view in panels if view.kind == "masses"], "y")
+    negative = any(view.negative[step] > plots.LEAST_MASS for _, view in panels)
+    plots.add_distribution_legend(figure, negative=negative, realised=bool(np.isfinite(realised)))
     return figure
-
-
-def _draw_distribution(ax: Any, view: View, step: int, action: int) -> None:
-    atoms, masses = view.distribution(step, action)
-    if view.kind == "masses":
-        plots.draw_signed_masses(ax, atoms, masses)
-    else:
-        ax.vlines(atoms, 0, masses, color=plots.POSITIVE, linewidth=1.2)
-        ax.set(xlabel="return", ylabel="mass", ylim=(0, 1.25 * float(np.max(masses))))
-    ax.axvline(float(view.values[step, action]), color=plots.INK, linewidth=1.5)

@@ -1,8 +1,7 @@
-"""Live play on loopback: the page asks for what is new, the agent plays as long as somebody looks."""
+"""Live play on the loopback address: the page asks for new steps, and the agent plays while somebody watches."""
 
 from __future__ import annotations
 
-import errno
 import json
 import sys
 import threading
@@ -14,28 +13,29 @@ from urllib.parse import parse_qs, urlsplit
 
 from cramerl.watch.packing import pack
 from cramerl.watch.page import to_html
-from cramerl.watch.play import Moment, Player, assemble
-from cramerl.watch.tape import Tape
+from cramerl.watch.play import PlayedStep, Player, assemble
+from cramerl.watch.recording import Tape
 
 HOST = "127.0.0.1"
-_KEPT_STEPS = 2_000  # for a page that is opened late, or was asleep
-_PART_STEPS = 200
-_IDLE_SECONDS = 5.0  # after the last question the agent rests
+_KEPT_STEPS = 2_000  # for a page that is opened late or was asleep
+_PART_STEPS = 200  # most steps in one answer
+_IDLE_SECONDS = 5.0  # without a request, after which the agent pauses
 
 
 class Live:
-    """Plays in a thread of its own, and packs what was played.
+    """Plays in a thread and packs the steps that were played.
 
     Args:
-        player: who plays, and where.
-        fps: steps a second.
+        player: the agents and their environment.
+        fps: steps per second.
     """
 
     def __init__(self, player: Player, fps: int):
         self._player, self._fps = player, fps
-        self._moments: deque[Moment] = deque(maxlen=_KEPT_STEPS)
+        self._playing = player.steps()
+        self._steps: deque[PlayedStep] = deque(maxlen=_KEPT_STEPS)
         self._count = 0
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the two above: one thread plays, others answer requests
         self._asked = time.monotonic()
         self._stop = threading.Event()
         self.failure: Exception | None = None
@@ -49,22 +49,22 @@ class Live:
         return to_html(data | {"live": True, "fps": self._fps, "open": data["start"]})
 
     def part(self, after: int) -> dict[str, Any]:
-        """Steps after a given one, packed; those that are not kept any more are left out."""
+        """Steps after a given one, packed; those that are no longer kept are left out."""
         self._asked = time.monotonic()
         if self.failure is not None:
             raise self.failure
         with self._lock:
-            oldest = self._count - len(self._moments)
+            oldest = self._count - len(self._steps)
             start = max(after + 1, oldest, 0)
-            chosen = list(self._moments)[start - oldest :][:_PART_STEPS]
+            chosen = list(self._steps)[start - oldest :][:_PART_STEPS]
         if not chosen:
             return {"steps": 0, "played": self._count}
-        tape = Tape(self._player.screen.size, start)
-        for moment in chosen:
-            tape.append(moment.picture)
+        tape = Tape(chosen[0].picture.shape, start)
+        for step in chosen:
+            tape.append(step.picture)
         recording = assemble(self._player, chosen, tape)
         data = pack(recording, start=start)
-        data["facts"] = [f"live, {self._player.epsilon:.3g} of the actions at random", *recording.facts[2:]]
+        data["facts"] = [f"live, fraction of random actions {self._player.epsilon:.3g}", *recording.facts[2:]]
         return data
 
     def close(self) -> None:
@@ -79,24 +79,24 @@ class Live:
             if time.monotonic() - self._asked < _IDLE_SECONDS:
                 try:
                     self._play_one()
-                except Exception as error:  # told to whoever asks next: this thread has nobody to tell
+                except Exception as error:  # the next request reports it
                     self.failure = error
                     return
             due = max(due + 1 / self._fps, time.monotonic() - 1)
             self._stop.wait(max(0.0, due - time.monotonic()))
 
     def _play_one(self) -> None:
-        moment = self._player.advance()
+        step = next(self._playing)
         with self._lock:
-            self._moments.append(moment)
+            self._steps.append(step)
             self._count += 1
 
 
 class LiveServer(ThreadingHTTPServer):
-    """A server on loopback; it holds its port from the start, and answers once ``live`` is set.
+    """A server on the loopback address. It takes its port at once and answers when ``live`` is set.
 
     Args:
-        port: 0 takes a free one.
+        port: 0 for any free port.
     """
 
     daemon_threads = True
@@ -106,37 +106,34 @@ class LiveServer(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
-            why = {errno.EADDRINUSE: "is taken", errno.EACCES: "may not be used"}.get(error.errno or 0)
-            if why is None:
-                raise
-            raise ValueError(f"--port must be a free port, {port} {why}; --port 0 finds a free one") from error
+            raise ValueError(f"port must be free, but {port} is not ({error.strerror}); port 0 finds one") from error
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A page that was closed in the middle of an answer is no error."""
+        """Ignore pages that were closed before the answer was complete."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         return f"http://{HOST}:{self.server_address[1]}/"
 
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """The page at /, and what is new at /steps?after=N."""
-        place, live = urlsplit(self.path), self.server.live  # type: ignore[attr-defined] - a LiveServer
+        """Answer with the page at /, and with new steps at /steps?after=N."""
+        url, live = urlsplit(self.path), self.server.live  # type: ignore[attr-defined] - a LiveServer
         try:
-            if place.path == "/":
+            if url.path == "/":
                 self._answer(200, "text/html; charset=utf-8", live.page())
-            elif place.path == "/steps":
-                after = parse_qs(place.query).get("after", ["-1"])[0]
+            elif url.path == "/steps":
+                after = parse_qs(url.query).get("after", ["-1"])[0]
                 if not after.removeprefix("-").isdecimal():
-                    self._answer(400, "text/plain; charset=utf-8", f"after must be a number, got {after}")
+                    self._answer(400, "text/plain; charset=utf-8", f"after must be an integer, got {after}")
                     return
                 self._answer(200, "application/json", json.dumps(live.part(int(after)), allow_nan=False))
             else:
-                self._answer(404, "text/plain", "there is only the page itself, at /")
+                self._answer(404, "text/plain", "not found; the page is at /")
         except ConnectionError:
             raise
         except Exception as error:
@@ -152,4 +149,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: a line for each question would be three a second."""
+        """Log nothing: pages ask three times a second."""

@@ -40,6 +40,7 @@ class AtariEnvs:
         full_action_space: all 18 actions instead of those the game uses.
         num_threads: threads of the emulator; 0 lets ALE choose.
         skip: how many environments of the same run come before these: the seeds do not depend on the grouping.
+        colour: frames are the game's own screen, 210 x 160 in RGB: for people, not for agents.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class AtariEnvs:
         full_action_space: bool = False,
         num_threads: int = 0,
         skip: int = 0,
+        colour: bool = False,
     ):
         game = game_name(name)
         if game not in _ROMS:
@@ -76,6 +78,7 @@ class AtariEnvs:
             noop_max=require_count("noop_max", noop_max, 0),
             use_fire_reset=bool(fire_reset),
             reward_clipping=False,
+            **({"grayscale": False, "img_height": 210, "img_width": 160} if colour else {}),
             # ALE's "terminated" then means game over. Lives are counted here, where a time limit remains visible.
             episodic_life=False,
             life_loss_info=False,
@@ -84,7 +87,7 @@ class AtariEnvs:
             name=name,
             family="atari",
             num_actions=len(self._envs.ale.get_action_set()),
-            frame_shape=(84, 84),
+            frame_shape=(210, 160, 3) if colour else (84, 84),
             frame_dtype="uint8",
             stack=4,
             frame_scale=255.0,

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 
@@ -28,6 +29,7 @@ class GymnasiumEnvs:
         num_envs: N.
         max_episode_steps: steps after which an episode is cut off; None for the limit the environment registered.
         options: passed to the environment's constructor.
+        render: whether ``render`` shall draw pictures, if the environment can.
     """
 
     def __init__(
@@ -37,11 +39,14 @@ class GymnasiumEnvs:
         *,
         max_episode_steps: int | None = None,
         options: Mapping[str, Any] | None = None,
+        render: bool = False,
     ):
         self.num_envs = require_count("num_envs", num_envs, 1)
         chosen = dict(options or {})
         if max_episode_steps is not None:
             chosen["max_episode_steps"] = require_count("max_episode_steps", max_episode_steps, 1)
+        if render and _can_render(name):
+            chosen["render_mode"] = "rgb_array"
         self._envs: VectorEnv | None = _make(name, self.num_envs, chosen)
         actions, self._space = self._envs.single_action_space, self._envs.single_observation_space
         try:
@@ -86,6 +91,16 @@ class GymnasiumEnvs:
             first=first,
         )
 
+    def render(self) -> np.ndarray | None:
+        """An RGB picture of the first environment; None if it has none, or lacks the library that draws it."""
+        if self._open().render_mode is None:
+            return None
+        try:
+            pictures = self._open().render()
+        except gymnasium.error.DependencyNotInstalled:
+            return None
+        return None if pictures is None else np.asarray(pictures[0], np.uint8)
+
     def close(self) -> None:
         """See `HostEnvs`."""
         if self._envs is not None:
@@ -118,6 +133,16 @@ def _make(name: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         raise ValueError(f"env must be {kinds} such as 'ALE/Pong-v5', got {name!r}: {error}") from error
     except TypeError as error:
         raise ValueError(f"options must be arguments of {name!r}, got {options!r}: {error}") from error
+
+
+def _can_render(name: str) -> bool:
+    """Whether an environment says that it can be drawn as an array."""
+    try:
+        entry = gymnasium.spec(name).entry_point
+        creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    except (gymnasium.error.Error, ImportError):
+        return False  # `_make` says what is wrong
+    return "rgb_array" in getattr(creator, "metadata", {}).get("render_modes", ())
 
 
 def _frame(name: str, space: gymnasium.Space) -> tuple[tuple[int, ...], str]:

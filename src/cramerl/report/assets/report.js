@@ -1,5 +1,5 @@
 "use strict";
-// Values where the reader points at a figure, tables that can be sorted, and everything open on paper.
+// Shows values where the reader points at a figure, sorts tables, and opens everything for printing.
 
 function made(name, where, kind = "") {
   const node = document.createElement(name);
@@ -11,8 +11,8 @@ let shown = null; // the panel that is pointed at
 const tip = made("div", document.body, "tip");
 tip.hidden = true;
 
-// A panel of a figure: pointed at, touched, or walked through with the arrow keys like a slider. Curves are read from
-// left to right, bars from the top down.
+// A panel of a figure. Readers point at it, touch it, or walk through it with the arrow keys like a slider. Curves are
+// read from left to right, bars from the top down.
 class Panel {
   constructor(data, plot) {
     this.data = data;
@@ -54,7 +54,7 @@ class Panel {
     if (shown) this.node.scrollIntoView({ block: "nearest" });
   }
 
-  // The lines that have a value at the stop, each with that value.
+  // The lines with a value at the current stop, each with that value.
   rows() {
     return this.data.lines.map((line) => [line, line.points[this.stop]]).filter(([, point]) => point);
   }
@@ -85,7 +85,8 @@ class Panel {
     this.place();
   }
 
-  // Below the panel, or above it where there is no room, so that the lines stay in sight; gone when the panel is.
+  // Places the tip below the panel, or above it if there is no room, so that the lines stay visible. Hides it when the
+  // panel is scrolled out of sight.
   place() {
     const box = this.node.getBoundingClientRect();
     tip.hidden = box.bottom < 0 || box.top > innerHeight;
@@ -103,27 +104,21 @@ class Panel {
   }
 }
 
-// What a cell is sorted by: its first number where it begins with one.
-function numberIn(text) {
-  const found = /^-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?/.exec(text);
-  return found ? Number(found[0].replaceAll(",", "")) : NaN;
-}
-
 const collator = new Intl.Collator("en", { numeric: true });
 
+// By the numbers in data-value if all cells of the column have one, by their texts otherwise.
 function sortedRows(rows, column, down) {
-  const texts = new Map(rows.map((row) => [row, row.cells[column].textContent.trim()]));
-  const missing = (row) => ["", "–"].includes(texts.get(row)); // stay at the end, whichever way
-  const numbers = rows.every((row) => missing(row) || !Number.isNaN(numberIn(texts.get(row))));
-  const compare = (a, b) =>
-    numbers ? numberIn(texts.get(a)) - numberIn(texts.get(b)) : collator.compare(texts.get(a), texts.get(b));
+  const missing = (row) => ["", "–"].includes(row.cells[column].textContent.trim()); // always at the end
+  const numbers = rows.every((row) => missing(row) || "value" in row.cells[column].dataset);
+  const key = (row) => numbers ? Number(row.cells[column].dataset.value) : row.cells[column].textContent.trim();
+  const compare = (a, b) => numbers ? key(a) - key(b) : collator.compare(key(a), key(b));
   return [...rows].sort((a, b) => {
     if (missing(a) || missing(b)) return missing(a) - missing(b);
     return down ? compare(b, a) : compare(a, b);
   });
 }
 
-// A header goes from rising to falling, and then back to the order in which the table was written.
+// A click on a header sorts rising, the next one falling, and the third restores the original order.
 function makeSortable(table) {
   const body = table.tBodies[0];
   const written = [...body.rows];

@@ -1,19 +1,19 @@
-// From the numbers in the page to a player; and, live, the steps that are new.
+// Starts the player with the data of the page; during live play, fetches new steps.
 
-function problem(words) {
-  byId("problem").textContent = words;
+function problem(text) {
+  byId("problem").textContent = text;
   byId("problem").hidden = false;
 }
 
-// While an agent plays on, ask for what is new.
+// Asks for new steps as long as the page is open.
 async function follow(player) {
   for (;;) {
     try {
       const answer = await fetch(`steps?after=${player.store.last}`);
       const part = await answer.json();
       byId("problem").hidden = true;
-      const other = part.steps ? part.start !== player.store.last + 1 : part.played <= player.store.last;
-      if (other) location.reload(); // this page slept too long, or another game is played here by now
+      const gap = part.steps ? part.start !== player.store.last + 1 : part.played <= player.store.last;
+      if (gap) location.reload(); // the page slept and missed steps, or another agent plays at this address
       else if (part.steps) {
         await player.store.add(part);
         player.resize();
@@ -22,7 +22,7 @@ async function follow(player) {
         if (!player.playing) player.drawFacts(player.step);
       }
     } catch (error) {
-      problem("The agent does not play any more: cramerl watch --serve has ended. What was played so far can be looked at.");
+      problem("The agent has stopped: cramerl watch --serve has ended. The steps it has played can still be viewed.");
     }
     await new Promise((done) => setTimeout(done, 300));
   }
@@ -30,7 +30,7 @@ async function follow(player) {
 
 async function begin() {
   if (typeof DecompressionStream === "undefined") {
-    problem("This page needs a browser from 2023 or newer (it unpacks the recording with DecompressionStream).");
+    problem("This page needs a browser from 2023 or later, which has DecompressionStream.");
     return;
   }
   const data = JSON.parse(byId("data").textContent);
@@ -42,7 +42,7 @@ async function begin() {
   await player.go(stepOfHash() ?? data.open ?? store.first);
   document.documentElement.dataset.ready = "yes";
   if (data.live) {
-    if (!CALM.matches) player.toggle(); // who wants little motion starts it by hand
+    if (!CALM.matches) player.toggle(); // readers who prefer little motion start it themselves
     follow(player);
   }
 }

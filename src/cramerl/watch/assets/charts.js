@@ -1,6 +1,6 @@
-// Drawing: the picture, one signed bar chart for each action of each agent, and curves along the recording.
+// Drawing: the picture, a bar chart for each action of each agent, and curves along the recording.
 
-const WIDE = 1000, HIGH = 100; // units of a chart, stretched to its place
+const WIDE = 1000, HIGH = 100; // units of a chart, stretched to its size on the page
 const SVG = "http://www.w3.org/2000/svg";
 
 function make(name, attributes = {}, parent = null, text = null) {
@@ -12,8 +12,7 @@ function make(name, attributes = {}, parent = null, text = null) {
   return node;
 }
 
-function words(value, digits = 3) {
-  if (Number.isNaN(value)) return "not known";
+function format(value, digits = 3) {
   const size = Math.abs(value);
   if (size >= 1000) return value.toLocaleString("en", { maximumFractionDigits: 1 });
   return value.toFixed(size >= 100 ? 1 : digits).replace("-", "−");
@@ -28,21 +27,23 @@ function drawPicture(canvas, store, picture) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-// The returns and masses all charts have room for, so that agents can be compared.
-function commonRange(views) {
-  const low = Math.min(...views.map((view) => view.range.x[0])), high = Math.max(...views.map((view) => view.range.x[1]));
-  const edge = Math.max((high - low) * 0.02, 1e-6);
+const union = (ranges) => [Math.min(...ranges.map(([low]) => low)), Math.max(...ranges.map(([, high]) => high))];
+
+// Limits that fit the distributions of all agents at all steps, so that they can be compared.
+function commonLimits(views) {
   const signed = views.filter((view) => view.kind === "masses");
-  const top = signed.length ? Math.max(...signed.map((view) => view.range.y[1])) : 1;
-  const bottom = signed.length ? Math.min(...signed.map((view) => view.range.y[0])) : 0;
-  return { x: [low - edge, high + edge], ends: [low, high], y: [Math.min(bottom * 1.08, -0.06 * top), top * 1.08] };
+  return {
+    x: union(views.map((view) => view.limits.x)),
+    y: signed.length ? union(signed.map((view) => view.limits.y)) : [0, 1],
+    ends: union(views.map((view) => (view.kind === "masses" ? [view.atoms[0], view.atoms.at(-1)] : view.limits.x))),
+  };
 }
 
-// The range of one agent's masses at one moment.
-function momentRange(view, distributions) {
-  let top = 0.02, bottom = 0; // below that there is only noise to magnify
-  if (view.kind === "masses") for (const mass of distributions) { top = Math.max(top, mass); bottom = Math.min(bottom, mass); }
-  return [Math.min(bottom * 1.08, -0.06 * top), top * 1.08];
+// Limits that fit the masses of one agent at one step: the same rule as mass_limits in plots.py.
+function massLimits(masses) {
+  let low = 0, top = 0.02;
+  for (const mass of masses) { top = Math.max(top, mass); low = Math.min(low, mass); }
+  return [Math.min(1.08 * low, -0.06 * top), 1.08 * top];
 }
 
 class Chart {
@@ -58,41 +59,41 @@ class Chart {
     this.negative = make("path", { class: "bars-negative" }, this.svg);
     this.zero = make("line", { class: "zero", x1: 0, x2: WIDE }, this.svg);
     this.mean = make("line", { class: "mean", y1: 0, y2: HIGH }, this.svg);
-    this.came = make("line", { class: "came", y1: 0, y2: HIGH }, this.svg);
+    this.realised = make("line", { class: "realised", y1: 0, y2: HIGH }, this.svg);
     this.axis = make("div", { class: "axis", "aria-hidden": "true" }, this.box);
-    this.svg.addEventListener("pointermove", (event) => this.tell(event));
-    this.svg.addEventListener("pointerleave", () => { this.info.textContent = this.words; });
+    this.svg.addEventListener("pointermove", (event) => this.point(event));
+    this.svg.addEventListener("pointerleave", () => { this.info.textContent = this.text; });
   }
 
-  setRange({ x, ends }) {
+  setLimits({ x, ends }) {
     this.x = x;
     this.axis.replaceChildren();
-    const far = (place) => ends.every((end) => Math.abs(place - end) > 0.15 * (ends[1] - ends[0]));
-    for (const place of [ends[0], ...[0, (ends[0] + ends[1]) / 2].filter(far).slice(0, 1), ends[1]]) {
-      const span = make("span", {}, this.axis, String(+place.toPrecision(3)).replace("-", "−"));
-      span.style.left = `${((place - x[0]) / (x[1] - x[0])) * 100}%`;
+    const far = (tick) => ends.every((end) => Math.abs(tick - end) > 0.15 * (ends[1] - ends[0]));
+    for (const tick of [ends[0], ...[0, (ends[0] + ends[1]) / 2].filter(far).slice(0, 1), ends[1]]) {
+      const span = make("span", {}, this.axis, String(+tick.toPrecision(3)).replace("-", "−"));
+      span.style.left = `${((tick - x[0]) / (x[1] - x[0])) * 100}%`;
     }
   }
 
   across(value) { return ((value - this.x[0]) / (this.x[1] - this.x[0])) * WIDE; }
 
-  // `distribution` holds the masses of the view's atoms, or places of equal mass.
+  // `distribution` holds the masses of the view's atoms, or the atoms of equal masses.
   draw(distribution, y, facts) {
     this.distribution = distribution;
     this.y = y;
-    if (this.view.kind === "masses") this.drawMasses(distribution, y); else this.drawPlaces(distribution);
-    const mean = this.across(facts.mean); // a signed distribution's mean may lie beyond its atoms: then the line stands at the end
-    place(this.mean, Math.min(WIDE - 3, Math.max(3, mean)));
-    this.came.style.display = Number.isNaN(facts.came) || !facts.taken ? "none" : "";
-    if (!Number.isNaN(facts.came)) place(this.came, this.across(facts.came));
+    if (this.view.kind === "masses") this.drawMasses(distribution, y); else this.drawQuantiles(distribution);
+    const mean = this.across(facts.mean); // the mean of signed masses may lie outside the atoms: then the line is at the end
+    moveTo(this.mean, Math.min(WIDE - 3, Math.max(3, mean)));
+    this.realised.style.display = Number.isNaN(facts.realised) || !facts.taken ? "none" : "";
+    if (!Number.isNaN(facts.realised)) moveTo(this.realised, this.across(facts.realised));
     this.box.classList.toggle("taken", facts.taken);
     this.title.textContent = `${facts.favourite ? "★ " : ""}${this.name}`;
     const { total, negative } = this.sums();
-    this.words = `${mean < 0 ? "← " : ""}mean ${words(facts.mean)}${mean > WIDE ? " →" : ""}`;
-    if (negative > 0.0005) this.words += ` · neg ${words(negative)}`;
-    this.info.textContent = this.words;
-    this.svg.setAttribute("aria-label", `${this.name}: mean ${words(facts.mean)}, total mass ${words(total)}, ` +
-      `negative mass ${words(negative)}${facts.taken ? ", taken" : ""}${facts.favourite ? ", the agent's favourite" : ""}`);
+    this.text = `${mean < 0 ? "← " : ""}mean ${format(facts.mean)}${mean > WIDE ? " →" : ""}`;
+    if (negative > 0.0005) this.text += ` · neg ${format(negative)}`;
+    this.info.textContent = this.text;
+    this.svg.setAttribute("aria-label", `${this.name}: mean ${format(facts.mean)}, total mass ${format(total)}, ` +
+      `negative mass ${format(negative)}${facts.taken ? ", taken" : ""}${facts.favourite ? ", the agent's favourite" : ""}`);
   }
 
   sums() {
@@ -119,7 +120,7 @@ class Chart {
     this.zero.setAttribute("y2", zero);
   }
 
-  drawPlaces(distribution) {
+  drawQuantiles(distribution) {
     let path = "";
     const half = distribution.length > 1 ? 1.6 : 4;
     for (const value of distribution) path += `M${(this.across(value) - half).toFixed(1)} ${HIGH - 1}V20h${2 * half}V${HIGH - 1}z`;
@@ -128,18 +129,18 @@ class Chart {
     this.zero.setAttribute("y2", HIGH - 1);
   }
 
-  // Where the pointer is: the nearest return and its mass.
-  tell(event) {
+  // Shows the atom nearest to the pointer and its mass.
+  point(event) {
     if (this.view.kind !== "masses" || !this.distribution) return;
     const box = this.svg.getBoundingClientRect();
     const at = this.x[0] + ((event.clientX - box.left) / box.width) * (this.x[1] - this.x[0]);
     let nearest = 0;
     this.view.atoms.forEach((atom, i) => { if (Math.abs(atom - at) < Math.abs(this.view.atoms[nearest] - at)) nearest = i; });
-    this.info.textContent = `return ${words(this.view.atoms[nearest], 2)}: mass ${words(this.distribution[nearest], 4)}`;
+    this.info.textContent = `return ${format(this.view.atoms[nearest], 2)}: mass ${format(this.distribution[nearest], 4)}`;
   }
 }
 
-function place(line, x) {
+function moveTo(line, x) {
   line.setAttribute("x1", x);
   line.setAttribute("x2", x);
 }
@@ -168,17 +169,17 @@ class Curve {
     const all = this.series.map((values) => values());
     let low = this.level, high = this.level;
     for (const values of all) for (const value of values) { if (value < low) low = value; if (value > high) high = value; }
-    this.ends.textContent = high - low < 1e-3 ? words(low, 2) : `${words(low, 2)} … ${words(high, 2)}`;
+    this.ends.textContent = high - low < 1e-3 ? format(low, 2) : `${format(low, 2)} … ${format(high, 2)}`;
     this.svg.setAttribute("aria-label", `${this.title} along the recording: ${this.ends.textContent.replace("…", "to")}`);
     if (high - low < 1e-3) { high += 0.5; low -= 0.02; }
     const up = (value) => (HIGH - 3 - ((value - low) / (high - low)) * (HIGH - 6)).toFixed(1);
     all.forEach((values, i) => this.paths[i].setAttribute("d", envelope(values, up)));
   }
 
-  at(share) { place(this.cursor, share * WIDE); }
+  at(fraction) { moveTo(this.cursor, fraction * WIDE); }
 }
 
-// A line through at most 800 columns, through the least and the greatest value of each, so that no spike is lost.
+// A line of at most 800 columns through the least and the greatest value of each, so that no spike is lost.
 function envelope(values, up) {
   const columns = Math.min(values.length, 800);
   let path = "";

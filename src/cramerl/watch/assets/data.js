@@ -1,5 +1,5 @@
 "use strict";
-// What was recorded, unpacked when it is needed: chunks are compressed, and hold each step as a change from the last.
+// The recording, unpacked when it is needed: chunks are compressed, and hold each step as its change from the one before.
 
 const KEPT_CHUNKS = 24;
 
@@ -28,7 +28,7 @@ function unpackPictures(planes, size) {
 function unpackDistributions(planes, size) {
   const count = planes.length / 2, whole = new Int16Array(count);
   for (let i = 0; i < count; i++) whole[i] = planes[i] | (planes[count + i] << 8);
-  for (let i = size; i < count; i++) whole[i] += whole[i - size]; // wraps around as it was packed
+  for (let i = size; i < count; i++) whole[i] += whole[i - size]; // overflows and wraps around, as it did when it was packed
   return whole;
 }
 
@@ -37,10 +37,10 @@ class Track {
     this.size = size;
     this.unpack = unpack;
     this.chunks = [];
-    this.ready = new Map(); // index of a chunk -> promise of its numbers, the last used at the end
+    this.ready = new Map(); // index of a chunk -> promise of its numbers; the most recently used is last
   }
 
-  // `unit` is what a whole number of these chunks stands for.
+  // The integers of these chunks count in `unit`.
   add(chunks, unit = 1) {
     for (const [start, count, text] of chunks) this.chunks.push({ start, count, text, unit });
   }
@@ -66,8 +66,8 @@ class Track {
 
   async at(step) {
     const index = this.indexOf(step), numbers = await this.load(index);
-    const place = (step - this.chunks[index].start) * this.size;
-    return { whole: numbers.subarray(place, place + this.size), unit: this.chunks[index].unit };
+    const from = (step - this.chunks[index].start) * this.size;
+    return { whole: numbers.subarray(from, from + this.size), unit: this.chunks[index].unit };
   }
 
   prepare(step) { this.load(this.indexOf(step)); }
@@ -94,7 +94,7 @@ class Store {
     this.numbers = {};
     this.pictures = new Track(first.picture.height * first.picture.width, unpackPictures);
     this.views = first.views.map((view) => ({
-      ...view, numbers: {}, track: new Track(first.actions.length * view.places, unpackDistributions),
+      ...view, numbers: {}, track: new Track(first.actions.length * view.size, unpackDistributions),
     }));
   }
 
@@ -110,7 +110,7 @@ class Store {
     part.views.forEach((view, i) => {
       for (const [name, values] of viewed[i]) this.views[i].numbers[name] = joined(this.views[i].numbers[name], values);
       this.views[i].track.add(view.distributions, view.precision);
-      this.views[i].range = widened(this.views[i].range, view.range);
+      this.views[i].limits = widened(this.views[i].limits, view.limits);
     });
     this.steps += part.steps;
   }
@@ -124,8 +124,8 @@ class Store {
     return this.views[i].numbers.values[(step - this.first) * actions + action];
   }
 
-  // Picture and distributions of a step, unpacked.
-  async moment(step) {
+  // The picture and the distributions of a step, unpacked.
+  async load(step) {
     const [picture, ...distributions] = await Promise.all(
       [this.pictures.at(step), ...this.views.map((view) => view.track.at(step))]);
     return { picture: picture.whole, distributions: distributions.map(({ whole, unit }) => Float32Array.from(whole, (one) => one * unit)) };

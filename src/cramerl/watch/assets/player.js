@@ -1,9 +1,25 @@
-// The player: controls, keys, the link to a place.
+// The player: controls, keys, and the step in the page's address.
 
 const SPEEDS = [1, 2, 5, 10, 15, 30, 60, 120];
-const STATES = "The chart is one state's distribution: how much mass the evaluation puts on each discounted return from there on. " +
-  "Linear functions of features may put negative mass on a return: a bar below the line, which takes away from the rest. " +
-  "“Total mass” is the sum of all bars, “negative mass” the sum of those below the line, “visited” the share of time spent in the state.";
+const STATES = "The chart shows the distribution of one state: the mass that the evaluation puts on each discounted return from there on. " +
+  "A linear function of features may put negative mass on a return: a bar below the line. “Total mass” is the sum of all bars, " +
+  "“negative mass” the sum of those below the line, “visited” the fraction of time spent in the state.";
+const CALM = matchMedia("(prefers-reduced-motion: reduce)");
+const byId = (name) => document.getElementById(name);
+
+// The step in the page's address, if there is one.
+function stepOfHash() {
+  const match = /^#t=(\d+)$/.exec(location.hash);
+  return match ? Number(match[1]) : null;
+}
+
+// After a choice by pointer, keys control the player again; after a choice by keyboard, they stay with the list.
+function freeKeysAfterPointer(select) {
+  let pointed = false;
+  select.addEventListener("pointerdown", () => { pointed = true; });
+  select.addEventListener("keydown", () => { pointed = false; });
+  select.addEventListener("change", () => { if (pointed) select.blur(); });
+}
 
 class Player {
   constructor(store, live) {
@@ -13,7 +29,7 @@ class Player {
     this.playing = false;
     this.speed = live ? store.meta.fps : store.meta.unit === "state" ? 5 : 15;
     this.speeds = [...new Set([...SPEEDS, this.speed])].sort((a, b) => a - b);
-    this.found = [];
+    this.highlighted = [];
     this.drawn = Promise.resolve();
     this.build();
     this.rescale();
@@ -22,17 +38,15 @@ class Player {
   build() {
     const { meta, views } = this.store, column = byId("views");
     const process = meta.unit === "state";
-    const coarse = Math.max(...views.map((view) => (view.kind === "masses" ? view.precision : 0)));
-    const rounded = coarse > 0 ? [`masses to ±${+(coarse / 2).toPrecision(2)}`] : [];
-    byId("facts").textContent = [...meta.facts, ...rounded].join(" · ");
+    byId("facts").textContent = meta.facts.join(" · ");
     byId("caption").textContent = meta.picture.caption;
-    for (const [name, index] of meta.picture.legend) {
+    for (const [name, colour] of meta.picture.legend) {
       const span = make("span", {}, byId("colours"));
-      make("i", {}, span).style.background = meta.picture.palette[index];
+      make("i", {}, span).style.background = colour;
       span.append(name);
     }
     for (const name of ["best-legend", "chosen-label", "chosen-keys"]) byId(name).hidden = process;
-    byId("came-legend").hidden = process || this.live;
+    byId("realised-legend").hidden = process || this.live;
     if (process) byId("explain").textContent = STATES;
     column.classList.toggle("single", process);
     column.classList.toggle("alone", views.length === 1);
@@ -53,10 +67,11 @@ class Player {
   }
 
   buildCurves(process) {
-    const { store } = this, parent = byId("curves"), seek = (share) => this.seek(store.first + Math.round(share * (store.steps - 1)));
+    const { store } = this, parent = byId("curves"), seek = (fraction) => this.seek(store.first + Math.round(fraction * (store.steps - 1)));
     const each = (name) => store.views.map((_, i) => () => store.views[i].numbers[name]);
     this.curves = [
-      new Curve(parent, process ? "mean return" : "return so far", [() => store.numbers.score], 0, seek),
+      process ? new Curve(parent, "mean return", each("values"), 0, seek) :
+        new Curve(parent, "return so far", [() => store.numbers.score], 0, seek),
       new Curve(parent, "total mass", each("total"), 1, seek),
       new Curve(parent, "negative mass", each("negative"), 0, seek),
     ];
@@ -79,8 +94,8 @@ class Player {
       return cells;
     });
     this.facts = {};
-    const came = this.live ? [] : ["return that came"]; // not known yet while it is played
-    const names = process ? ["state", "visited"] : ["action", "reward", "return so far", ...came, "episode"];
+    const realised = this.live ? [] : ["realised return"]; // not known during the episode
+    const names = process ? ["state", "visited"] : ["action", "reward", "return so far", ...realised, "episode"];
     for (const name of names) {
       make("dt", {}, byId("now"), name);
       this.facts[name] = make("dd", { "data-name": name }, byId("now"));
@@ -100,33 +115,31 @@ class Player {
     for (const value of this.speeds) make("option", { value }, speed, `${value}/s`);
     speed.value = this.speed;
     speed.addEventListener("change", () => { this.speed = Number(speed.value); });
-    for (const select of [speed, byId("find")]) freeKeysAfterPointer(select);
-    this.buildFind();
+    for (const select of [speed, byId("highlight")]) freeKeysAfterPointer(select);
+    this.buildHighlight();
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.readHash());
     this.resize();
   }
 
-  buildFind() {
-    const find = byId("find"), found = this.store.meta.found || {};
-    const names = Object.keys(found);
-    for (const name of ["find-label", "previous", "next", "find-keys"]) byId(name).hidden = names.length === 0;
-    make("option", { value: "" }, find, "choose …");
-    for (const name of names) make("option", { value: name }, find, `${name.replace("-", " ")} (${found[name].steps.length})`);
-    find.addEventListener("change", () => this.mark(find.value, true));
-    const wanted = this.store.meta.highlight || "";
-    find.value = wanted;
-    this.mark(wanted, false);
+  buildHighlight() {
+    const list = byId("highlight"), phenomena = this.store.meta.phenomena || {}, names = Object.keys(phenomena);
+    for (const name of ["highlight-label", "previous", "next", "highlight-keys"]) byId(name).hidden = names.length === 0;
+    make("option", { value: "" }, list, "choose …");
+    for (const name of names) make("option", { value: name }, list, `${name.replace("-", " ")} (${phenomena[name].steps.length})`);
+    list.addEventListener("change", () => this.mark(list.value, true));
+    list.value = this.store.meta.highlight || "";
+    this.mark(list.value, false);
   }
 
-  // Marks on the timeline for the moments of one phenomenon; the first of them is the strongest.
+  // Marks the steps of one phenomenon on the timeline; the first of them is the strongest.
   mark(name, go) {
-    const found = (this.store.meta.found || {})[name], marks = byId("marks");
+    const found = (this.store.meta.phenomena || {})[name], marks = byId("marks");
     marks.replaceChildren();
-    this.found = found ? [...found.steps].sort((a, b) => a - b) : [];
+    this.highlighted = found ? [...found.steps].sort((a, b) => a - b) : [];
     (found ? found.steps : []).forEach((step, i) => {
-      const words = `${name.replace("-", " ")} ${found.scores[i].toPrecision(3)} at ${this.store.meta.unit} ${step}`;
-      const mark = make("button", { title: words, "aria-label": words, "data-step": step, tabindex: -1 }, marks);
+      const label = `${name.replace("-", " ")} ${found.scores[i].toPrecision(3)} at ${this.store.meta.unit} ${step}`;
+      const mark = make("button", { title: label, "aria-label": label, "data-step": step, tabindex: -1 }, marks);
       mark.classList.toggle("strongest", i === 0);
       mark.style.left = `calc(8px + (100% - 16px) * ${this.store.steps > 1 ? step / (this.store.steps - 1) : 0})`;
       mark.addEventListener("click", () => this.seek(step));
@@ -135,14 +148,14 @@ class Player {
   }
 
   jump(direction) {
-    const onward = direction > 0 ? this.found.find((step) => step > this.step) : [...this.found].reverse().find((step) => step < this.step);
-    if (onward !== undefined) this.seek(onward);
+    const next = direction > 0 ? this.highlighted.find((step) => step > this.step) : this.highlighted.findLast((step) => step < this.step);
+    if (next !== undefined) this.seek(next);
   }
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const tag = event.target.tagName, box = event.target.type === "checkbox";
-    if (tag === "SELECT" && event.key !== "[" && event.key !== "]") return; // it has a use for keys of its own
+    if (tag === "SELECT" && event.key !== "[" && event.key !== "]") return; // a list uses these keys itself
     if (event.key === " " && (tag === "BUTTON" || tag === "SUMMARY" || box)) return;
     const far = event.shiftKey ? 10 : 1;
     const actions = {
@@ -157,8 +170,8 @@ class Player {
   }
 
   faster(change) {
-    const place = Math.min(this.speeds.length - 1, Math.max(0, this.speeds.indexOf(this.speed) + change));
-    this.speed = this.speeds[place];
+    const index = Math.min(this.speeds.length - 1, Math.max(0, this.speeds.indexOf(this.speed) + change));
+    this.speed = this.speeds[index];
     byId("speed").value = this.speed;
   }
 
@@ -168,8 +181,8 @@ class Player {
   }
 
   rescale() {
-    this.range = commonRange(this.store.views);
-    for (const charts of this.charts) for (const chart of charts) chart.setRange(this.range);
+    this.limits = commonLimits(this.store.views);
+    for (const charts of this.charts) for (const chart of charts) chart.setLimits(this.limits);
   }
 
   resize() {
@@ -188,7 +201,7 @@ class Player {
     return this.show();
   }
 
-  // One drawing at a time: a step asked for while another is drawn is drawn next, those in between are left out.
+  // Draws one step at a time: while a step is being drawn, only the last one asked for waits.
   show() {
     if (this.waiting) return this.drawn;
     this.waiting = true;
@@ -200,30 +213,30 @@ class Player {
   }
 
   async draw(step) {
-    const { store } = this, { picture, distributions } = await store.moment(step);
+    const { store } = this, { picture, distributions } = await store.load(step);
     drawPicture(byId("picture"), store, picture);
     document.body.classList.toggle("only-chosen", byId("chosen").checked);
-    const action = store.number("action", step), came = store.number("came", step), actions = store.meta.actions.length;
+    const action = store.number("action", step), realised = store.meta.unit === "state" ? NaN : store.number("realised", step), actions = store.meta.actions.length;
     store.views.forEach((view, i) => {
-      const y = byId("same").checked ? this.range.y : this.eased(i, momentRange(view, distributions[i]));
+      const y = byId("same").checked ? this.limits.y : this.eased(i, massLimits(view.kind === "masses" ? distributions[i] : []));
       const values = store.meta.actions.map((_, a) => store.value(i, a, step)), best = values.indexOf(Math.max(...values));
       for (let a = 0; a < actions; a++) {
-        const distribution = distributions[i].subarray(a * view.places, (a + 1) * view.places);
+        const distribution = distributions[i].subarray(a * view.size, (a + 1) * view.size);
         const taken = a === action && actions > 1;
-        this.charts[i][a].draw(distribution, y, { mean: values[a], came, taken, favourite: a === best && actions > 1 });
+        this.charts[i][a].draw(distribution, y, { mean: values[a], realised, taken, favourite: a === best && actions > 1 });
       }
-      const each = view.places > 1 ? `${view.places} equal masses` : "the mean only";
-      this.scales[i].textContent = view.kind === "masses" ? `top of the charts: ${words(y[1], 2)}` : each;
+      const each = view.size > 1 ? `${view.size} equal masses` : "the mean only";
+      this.scales[i].textContent = view.kind === "masses" ? `top of the charts: ${format(y[1], 2)}` : each;
       const numbers = { mean: values[action] };
       for (const name of ["total", "negative", "clipped"]) numbers[name] = store.viewNumber(i, name, step);
-      for (const [name, cell] of Object.entries(this.cells[i])) cell.textContent = words(numbers[name]);
+      for (const [name, cell] of Object.entries(this.cells[i])) cell.textContent = format(numbers[name]);
       this.cells[i].negative.classList.toggle("some", numbers.negative > 0.0005);
     });
     this.drawFacts(step);
     store.prepare(step + 20);
   }
 
-  // While it plays a scale moves towards its place, so that charts do not jump; a moment looked at has its own at once.
+  // During play a scale moves gradually, so that charts do not jump; when paused it fits the step at once.
   eased(i, [bottom, top]) {
     this.scale = this.scale || [];
     const before = this.playing && !CALM.matches && this.scale[i] ? this.scale[i] : [bottom, top];
@@ -233,27 +246,27 @@ class Player {
 
   drawFacts(step) {
     const { store } = this, { meta } = store;
-    const texts = {
-      action: meta.actions[store.number("action", step)],
-      reward: words(store.number("reward", step), 2),
-      "return so far": words(store.number("score", step), 2),
-      "return that came": Number.isNaN(store.number("came", step)) ? "not known: the episode was cut off" : words(store.number("came", step)),
-      episode: String(store.number("episode", step) + 1),
-      state: meta.labels[step] ?? String(step),
-      visited: words(store.number("reward", step), 4),
+    const realised = () => store.number("realised", step), texts = {
+      action: () => meta.actions[store.number("action", step)],
+      reward: () => format(store.number("reward", step), 2),
+      "return so far": () => format(store.number("score", step), 2),
+      "realised return": () => (Number.isNaN(realised()) ? "not known: the episode was cut off" : format(realised())),
+      episode: () => String(store.number("episode", step) + 1),
+      state: () => meta.labels[step],
+      visited: () => format(store.number("visits", step), 4),
     };
-    for (const [name, cell] of Object.entries(this.facts)) cell.textContent = texts[name];
-    const share = store.steps > 1 ? (step - store.first) / (store.steps - 1) : 0;
-    for (const curve of this.curves) curve.at(share);
+    for (const [name, cell] of Object.entries(this.facts)) cell.textContent = texts[name]();
+    const fraction = store.steps > 1 ? (step - store.first) / (store.steps - 1) : 0;
+    for (const curve of this.curves) curve.at(fraction);
     byId("slider").value = step;
     const label = meta.labels[step];
     const place = label === undefined ? `${step.toLocaleString("en")} of ${store.last.toLocaleString("en")}` :
       label === String(step) ? `${label} of ${store.last}` : `${label} (t=${step} of ${store.last})`;
     byId("slider").setAttribute("aria-valuetext", `${meta.unit} ${place}`);
     byId("place").textContent = `${meta.unit} ${place}`;
-    byId("picture").setAttribute("aria-label", `picture at ${meta.unit} ${step}`);
+    byId("picture").setAttribute("aria-label", `picture of ${meta.unit} ${step}`);
     document.documentElement.dataset.shown = step;
-    clearTimeout(this.later); // an address for each step would be too many while playing
+    clearTimeout(this.later); // browsers limit how often the address may change
     this.later = setTimeout(() => history.replaceState(null, "", `#t=${step}`), 150);
   }
 
@@ -269,7 +282,7 @@ class Player {
     byId("play").setAttribute("aria-label", this.playing ? "pause" : "play");
   }
 
-  // Live, a page that fell behind goes faster until it has caught up, unless its reader chose to look more slowly.
+  // During live play, a page that fell behind plays faster until it catches up, unless the reader chose a lower speed.
   rate() {
     const behind = this.live && this.speed >= this.store.meta.fps && this.store.last - this.step > this.store.meta.fps;
     return behind ? 1.5 * this.speed : this.speed;

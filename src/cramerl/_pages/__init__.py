@@ -1,0 +1,46 @@
+"""Pages made from Jinja2 templates: one base page and one base style sheet for everything that cramerl shows."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from cramerl._extras import load_library
+
+__all__ = ["render"]
+
+
+def render(package: str, template: str, **values: Any) -> str:
+    """Fill in a template.
+
+    Templates are looked up in ``package``'s folder ``templates`` and then beside this module, so that
+    ``{% extends "base.html" %}`` finds the base page. Three things are available in every template:
+
+    - values are escaped in ``.html`` templates (not in ``.md``); wrap what is already HTML in ``| safe``;
+    - ``{{ asset("page.css") }}`` inserts a file of the package's folder ``assets`` as it is;
+    - ``{{ value | tojson }}`` writes compact JSON that is safe inside a ``<script>`` element.
+
+    Args:
+        package: the package that holds the template, such as "cramerl.report".
+        template: its file name.
+        values: what the template refers to; a name that is missing raises `jinja2.UndefinedError`.
+    """
+    return _environment(package).get_template(template).render(**values)
+
+
+@cache
+def _environment(package: str) -> Any:
+    jinja2, markupsafe = load_library("jinja2"), load_library("markupsafe")
+    places = [(package, "templates"), (package, "assets"), ("cramerl", "_pages")]
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(*place) for place in places]),
+        autoescape=jinja2.select_autoescape(["html"]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    compact = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+    environment.policies["json.dumps_kwargs"] = compact
+    environment.globals["asset"] = lambda name: markupsafe.Markup(environment.loader.get_source(environment, name)[0])
+    return environment

@@ -1,0 +1,104 @@
+"""Comparisons of two agents: which pairs are worth comparing, and by how much one is ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from cramerl.evidence.aggregates import Aggregates
+from cramerl.evidence.scores import BestGroups, Series
+from cramerl.evidence.statistics import Interval, bootstrap_interval
+
+
+class Comparison(NamedTuple):
+    """Two series on one game, with bootstrap intervals.
+
+    Attributes:
+        first: one series.
+        second: the other one.
+        env: the game, or None for the normalised scores of all games.
+        difference: the first's mean score minus the second's.
+        improvement: the probability that a run of the first beats a run of the second.
+        whole: the difference of mean returns over the whole runs; None over several games.
+    """
+
+    first: Series
+    second: Series
+    env: str | None
+    difference: Interval
+    improvement: Interval
+    whole: Interval | None
+
+
+def compare(
+    best: BestGroups, games: Sequence[str], series: Sequence[Series], aggregates: Aggregates | None, *, seed: int
+) -> list[Comparison]:
+    """Compare each pair worth comparing on each game, and over all games if there are several."""
+    found = []
+    for first, second in _pairs(best, games, series):
+        pair = (first, second)
+        for env in _common_games(best, games, *pair):
+            scores, whole = ([[getattr(best[one, env], name)] for one in pair] for name in ("scores", "whole"))
+            difference, improvement = _ahead(scores, seed)
+            found.append(
+                Comparison(*pair, env, difference, improvement, bootstrap_interval(_DIFFERENCE, *whole, seed=seed))
+            )
+        if aggregates is not None and len(aggregates.games) > 1 and all(one in aggregates.scores for one in pair):
+            found.append(Comparison(*pair, None, *_ahead([aggregates.scores[one] for one in pair], seed), None))
+    return found
+
+
+_DIFFERENCE = "difference_of_means"
+
+
+def _ahead(scores: Sequence[Sequence], seed: int) -> tuple[Interval, Interval]:
+    names = (_DIFFERENCE, "probability_of_improvement")
+    difference, improvement = (bootstrap_interval(name, *scores, seed=seed) for name in names)
+    return difference, improvement
+
+
+def _pairs(best: BestGroups, games: Sequence[str], series: Sequence[Series]) -> Iterator[tuple[Series, Series]]:
+    """U51 with S51, everyone with DQN and with C51, and variants with their plain form.
+
+    Of several variants of the other agent, the one that agrees in all settings both have is taken, and the plain one.
+    If an agent has no plain form on a game, each variant is compared with the earlier ones that differ least from it.
+    """
+    agents = list(dict.fromkeys(one.agent for one in series))
+    wanted = [("u51", "s51")]
+    for other in ("dqn", "c51"):
+        wanted += [(one, other) for one in agents if one not in ("dqn", other)]
+    for first, second in [*wanted, *((one, one) for one in agents)]:
+        for one in (one for one in series if one.agent == first):
+            others = [other for other in series if other.agent == second and _common_games(best, games, one, other)]
+            alike = [other for other in others if other != one and _alike(best, games, one, other)]
+            plain = [other for other in others if not other.variant]
+            found = dict.fromkeys(other for other in [*alike, *plain] if other != one)
+            if not found and first != second and len(others) == 1:
+                found = dict.fromkeys(others)
+            if first == second and not plain:
+                found = dict.fromkeys(_nearest(one, others[: others.index(one)]))
+            yield from ((one, other) for other in found)
+
+
+def _common_games(best: BestGroups, games: Sequence[str], one: Series, other: Series) -> list[str]:
+    return [env for env in games if (one, env) in best and (other, env) in best]
+
+
+def _alike(best: BestGroups, games: Sequence[str], one: Series, other: Series) -> bool:
+    """Whether two series agree in the settings that distinguish either of them, as far as both have them."""
+    env = _common_games(best, games, one, other)[0]
+    own, others = (best[series, env].curves[0].learned_with for series in (one, other))
+    named = {name for name, _ in (*one.settings, *other.settings)} & own.keys() & others.keys()
+    return one.protocol == other.protocol and all(own[name] == others[name] for name in named)
+
+
+def _nearest(one: Series, others: Sequence[Series]) -> list[Series]:
+    """The series that differ from one in the fewest settings; of many values of a setting, the first and the last."""
+    by_setting: dict[frozenset[str], list[Series]] = {}
+    for other in others:
+        differ = {name for name, _ in set(one.settings) ^ set(other.settings)}
+        differ |= {"protocol"} if one.protocol != other.protocol else set()
+        by_setting.setdefault(frozenset(differ), []).append(other)
+    least = min(map(len, by_setting), default=0)
+    chosen = {end for differ, alike in by_setting.items() if len(differ) == least for end in (alike[0], alike[-1])}
+    return [other for other in others if other in chosen]

@@ -1,0 +1,237 @@
+"""Everything a report says about a study in numbers: scores, aggregates, comparisons, and notes on what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cramerl.evidence.aggregates import Aggregates, aggregate
+from cramerl.evidence.comparisons import Comparison, compare
+from cramerl.evidence.curves import TUNED, Curve, Study, common_steps, require_one_protocol
+from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
+from cramerl.evidence.scores import ScoreGroup, Series, best_groups, group_runs, setting_text
+from cramerl.runs.scores import TAIL
+
+_FEW_SEEDS = 5  # with fewer, a bootstrap has hardly anything to draw from
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How runs are scored.
+
+    Attributes:
+        tail: the fraction of a run's steps, at its end, that is scored.
+        kind: "training" for the episodes of training, "evaluation" for those played at the end of iterations.
+        mix_protocols: show runs of different protocols on one game side by side; otherwise they are an error.
+        unfinished: include unfinished runs, and score all runs on a game at the length of the shortest; otherwise
+            unfinished runs are left out wherever others on the same game are finished.
+        seed: seed of the bootstrap.
+    """
+
+    tail: float = TAIL
+    kind: ScoreKind = "training"
+    mix_protocols: bool = False
+    unfinished: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tail <= 1:
+            raise ValueError(f"tail must be in (0, 1], got {self.tail!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """The scores of one study.
+
+    Attributes:
+        study: the study's folder, name and command.
+        title: the study's name, with the family if its folder holds several.
+        family: "Atari", "MinAtar" or "other".
+        scoring: how runs were scored.
+        games: environments in order.
+        series: series in order.
+        groups: every setting of every series on every game, except those with a run that diverged.
+        diverged: every setting with a run that diverged: it has no mean score, and is never the best.
+        best: for each series and game, the group with the best mean score.
+        steps: for each game, the step at which runs are taken to end.
+        protocols: for each game, how it was played and scored.
+        aggregates: aggregates over games, or None if there are none.
+        comparisons: comparisons of two series.
+        notes: sentences on what is missing or was chosen.
+    """
+
+    study: Study
+    title: str
+    family: str
+    scoring: Scoring
+    games: list[str]
+    series: list[Series]
+    groups: list[ScoreGroup]
+    diverged: list[ScoreGroup]
+    best: dict[tuple[Series, str], ScoreGroup]
+    steps: dict[str, int]
+    protocols: dict[str, list[ScoringProtocol]]
+    aggregates: Aggregates | None
+    comparisons: list[Comparison]
+    notes: list[str]
+
+    @property
+    def curves(self) -> list[Curve]:
+        """All runs that have a score."""
+        return [curve for group in self.groups for curve in group.curves]
+
+    @property
+    def shown(self) -> list[ScoreGroup]:
+        """The best groups by game, in the order of tables."""
+        keys = [(series, env) for env in self.games for series in self.series]
+        return [self.best[key] for key in keys if key in self.best]
+
+    def tuned(self, *names: str) -> bool:
+        """Whether several values of one of the settings were tried for some series on some game."""
+        values: dict[Any, set[Any]] = {}
+        for group in [*self.groups, *self.diverged]:
+            for name in set(names) & group.curves[0].learned_with.keys():
+                values.setdefault((group.series, group.env, name), set()).add(getattr(group.config, name))
+        return any(len(found) > 1 for found in values.values())
+
+    def best_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> dict[Any, ScoreGroup]:
+        """For each value of ``key(group)``, in order, the best group of a series on a game."""
+        groups = [group for group in self.groups if (group.series, group.env) == (series, env)]
+        return {
+            value: max((group for group in groups if key(group) == value), key=lambda group: group.score.estimate)
+            for value in sorted({key(group) for group in groups})
+        }
+
+    def diverged_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> list[Any]:
+        """The values of ``key(group)``, in order, for which every group of a series on a game has diverged runs."""
+        scored = {key(group) for group in self.groups if (group.series, group.env) == (series, env)}
+        return sorted({key(group) for group in self.diverged if (group.series, group.env) == (series, env)} - scored)
+
+
+def summarise(curves: Sequence[Curve], scoring: Scoring | None = None) -> list[Summary]:
+    """Summarise each study among the curves; a folder with several families of environments gives one for each."""
+    scoring = scoring or Scoring()
+    members: dict[tuple[str, str], list[Curve]] = {}
+    for curve in curves:
+        members.setdefault((str(curve.study.folder), curve.protocol.family), []).append(curve)
+    folders = [folder for folder, _ in members]
+    found = []
+    for (folder, family), its in members.items():
+        name = its[0].study.name
+        found.append(_summarise(its, f"{name}: {family}" if folders.count(folder) > 1 else name, scoring))
+    if not any(summary.best for summary in found):
+        diverged = sum(group.diverged for summary in found for group in summary.diverged)
+        raise ValueError(
+            f"no run has an episode that ended in the last {scoring.tail:g} of its steps"
+            + (f" ({diverged} diverged)" if diverged else "")
+        )
+    return sorted(found, key=lambda summary: summary.title)
+
+
+def _summarise(curves: list[Curve], title: str, scoring: Scoring) -> Summary:
+    study, family = curves[0].study, curves[0].protocol.family
+    empty = [f"{curve.source.name}, seed {curve.seed}" for curve in curves if not curve.last_step]
+    notes = [f"Left out because their logs have no rows with such scores: {_some(empty)}."] if empty else []
+    curves = [curve for curve in curves if curve.last_step]
+    if not scoring.unfinished:
+        finished = {curve.env for curve in curves if curve.finished}
+        left = [curve for curve in curves if curve.env in finished and not curve.finished]
+        notes += _note_unfinished("Left out because they are not finished and others on the game are", left)
+        curves = [curve for curve in curves if curve not in left]
+    by_game = {env: [curve for curve in curves if curve.env == env] for env in sorted({c.env for c in curves})}
+    for env, its in by_game.items():
+        if not scoring.mix_protocols:
+            require_one_protocol(env, its, "; mix_protocols shows them side by side")
+        notes += _note_lengths(env, its)
+    notes += _note_unfinished("Not finished", [curve for curve in curves if not curve.finished])
+    steps = {env: common_steps(its) for env, its in by_game.items()}
+    groups, without_score = group_runs(curves, steps, tail=scoring.tail, seed=scoring.seed, mixed=scoring.mix_protocols)
+    scored, diverged = ([group for group in groups if bool(group.diverged) == bad] for bad in (False, True))
+    best = best_groups(scored)
+    games = [env for env in by_game if any(group.env == env for group in scored)]
+    series = sorted({group.series for group in scored}, key=lambda one: one.order)
+    protocols = {env: sorted({curve.protocol for curve in its}) for env, its in by_game.items()}
+    notes += _note_scores(scored, diverged, without_score, best.values(), scoring)
+    aggregates, more = None, []
+    if not scoring.mix_protocols and len({one for env in games for one in protocols[env]}) > 1:
+        more = ["There are no aggregates: games were played under different protocols (mix_protocols allows this)."]
+    elif best:
+        aggregates, more = aggregate(best, games, series, atari=family == "Atari", seed=scoring.seed)
+    return Summary(
+        study=study,
+        title=title,
+        family=family,
+        scoring=scoring,
+        games=games,
+        series=series,
+        groups=scored,
+        diverged=diverged,
+        best=best,
+        steps=steps,
+        protocols=protocols,
+        aggregates=aggregates,
+        comparisons=compare(best, games, series, aggregates, seed=scoring.seed),
+        notes=notes + more,
+    )
+
+
+def _note_lengths(env: str, curves: list[Curve]) -> list[str]:
+    curves = [curve for curve in curves if not curve.diverged]
+    lengths = [curve.last_step for curve in curves]
+    if not lengths or max(lengths) <= 1.01 * min(lengths):
+        return []
+    shortest = curves[int(np.argmin(lengths))]
+    return [
+        f"{env}: runs have {min(lengths):,} to {max(lengths):,} steps, so all are scored at {min(lengths):,}, where "
+        f"the shortest ends ({shortest.source.name}, seed {shortest.seed})."
+    ]
+
+
+def _note_unfinished(words: str, curves: Iterable[Curve]) -> list[str]:
+    names = dict.fromkeys(
+        f"{curve.source.parent.name}/{curve.source.name} ({curve.last_step:,} of {curve.config.steps:,} steps)"
+        for curve in curves
+    )
+    return [f"{words}: {_some(list(names))}."] if names else []
+
+
+def _note_scores(
+    groups: list[ScoreGroup],
+    diverged: list[ScoreGroup],
+    without_score: list[Curve],
+    best: Iterable[ScoreGroup],
+    scoring: Scoring,
+) -> list[str]:
+    notes = []
+    if without_score:
+        names = [f"{curve.agent} on {curve.env}, seed {curve.seed}" for curve in without_score]
+        notes.append(f"No score because no episode ended in the last {scoring.tail:g} of the steps: {_some(names)}.")
+    if diverged:
+        names = []
+        for group in diverged:
+            settings = group.curves[0].learned_with
+            words = ", ".join(f"{name} {setting_text(settings[name])}" for name in TUNED if name in settings)
+            runs = f"{group.diverged} of {len(group.curves)} seeds"
+            names.append(f"{group.series.label} on {group.env} with {words} ({runs})")
+        notes.append(f"Diverged, so these settings have no score and are never chosen: {_some(names)}.")
+    if any(group.tried > 1 for group in best):
+        notes.append(
+            "Several settings of an agent were tried on a game. Tables and curves show the best, chosen by the same "
+            "scores, which is slightly optimistic; runs with other seeds at the chosen setting are a fairer test."
+        )
+    single = sum(len(group.scores) == 1 for group in groups)
+    if single:
+        notes.append(
+            f"One seed, so no interval: this holds for {single} of {len(groups)} combinations of agent and game."
+        )
+    if any(1 < len(group.scores) < _FEW_SEEDS for group in groups):
+        notes.append(f"Fewer than {_FEW_SEEDS} seeds: bootstrap intervals of so few runs are too narrow.")
+    return notes
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(names[:most]) + more

@@ -1,0 +1,172 @@
+"""What an evaluation is asked: a process, features, a support, how mass is kept at one, and weights of the states."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.linalg import cholesky, solve_triangular
+
+from cramerl._arrays import Floats, host_reals
+from cramerl._checks import require_choice, require_finite
+from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.supports import Support
+
+Normalisation = Literal["before", "after", "affine"]
+NORMALISATIONS = ("before", "after", "affine")
+
+_STATIONARY_TOLERANCE = 1e-9
+
+
+def mass_offset(normalisation: Normalisation, support: Support) -> float:
+    """What every mass has beside ``features @ weights``: 1/K for *affine*, else nothing."""
+    return 1.0 / support.num_atoms if normalisation == "affine" else 0.0
+
+
+class Whitening(NamedTuple):
+    """Change of basis to features that are orthonormal under the state distribution.
+
+    Attributes:
+        inverse: R^-1, (D, D): whitened features are Phi R^-1, and weights are R^-1 Theta.
+        condition: condition number of Phi' Xi Phi.
+        constant: (D,) inner products of the whitened features with the constant function.
+    """
+
+    inverse: Floats
+    condition: float
+    constant: Floats
+
+
+class Problem(NamedTuple):
+    """One evaluation, as it was asked.
+
+    Attributes:
+        process: the Markov reward process.
+        features: (S, D).
+        support: K atoms.
+        normalisation: how the mass is kept at one.
+        state_distribution: (S,) weights of the states.
+        stationary: whether those weights are stationary, which every guarantee needs.
+        whitening: of the features under the weights.
+    """
+
+    process: MarkovRewardProcess
+    features: Floats
+    support: Support
+    normalisation: Normalisation
+    state_distribution: Floats
+    stationary: bool
+    whitening: Whitening
+
+    @property
+    def offset(self) -> float:
+        """What every mass has beside ``features @ weights``."""
+        return mass_offset(self.normalisation, self.support)
+
+    @property
+    def whitened_features(self) -> Floats:
+        """(S, D) features that are orthonormal under the state distribution."""
+        return self.features @ self.whitening.inverse
+
+    def masses(self, weights: Floats, states: Any = slice(None)) -> Floats:
+        """(S, K) masses with these weights (D, K), or those of some states."""
+        return self.features[states] @ weights + self.offset
+
+    def values(self, weights: Floats) -> Floats:
+        """(S,) mean returns with these weights (D, K)."""
+        atoms = self.support.atoms
+        return self.features @ (weights @ atoms) + self.offset * atoms.sum()
+
+    def most_visited(self, count: int) -> Any:
+        """The states with the most weight, at most ``count``, in the order of their numbers."""
+        return np.sort(np.argsort(-self.state_distribution, kind="stable")[:count])
+
+
+def make_problem(
+    process: MarkovRewardProcess,
+    features: ArrayLike,
+    support: Support,
+    normalisation: Normalisation,
+    state_distribution: ArrayLike | None,
+) -> Problem:
+    """Check the arguments of `evaluate` and whiten the features."""
+    require_choice("normalisation", normalisation, NORMALISATIONS)
+    if not isinstance(process, MarkovRewardProcess):
+        raise ValueError(f"process must be a MarkovRewardProcess, got {type(process).__name__}")
+    if not isinstance(support, Support):
+        raise ValueError(f"support must be a Support, got {type(support).__name__}")
+    phi = _features(features, process.num_states)
+    if state_distribution is None:
+        xi, stationary = process.stationary_distribution(), True
+    else:
+        xi = _distribution(state_distribution, process.num_states)
+        drift = float(np.abs(process.transition.T @ xi - xi).sum())
+        stationary = drift <= _STATIONARY_TOLERANCE
+        if not stationary:
+            warnings.warn(
+                f"state_distribution is not stationary (one step moves {drift:.2g} of its mass): contraction, "
+                "convergence and the bounds are no longer guaranteed",
+                stacklevel=3,
+            )
+    return Problem(process, phi, support, normalisation, xi, stationary, whiten(phi, xi))
+
+
+def whiten(features: Floats, weights: Floats) -> Whitening:
+    """Find the whitening of features (S, D) under weights (S,); ValueError if they are linearly dependent."""
+    gram = _weighted_gram(features, weights)
+    scale = np.sqrt(np.diag(gram))
+    if not scale.all():
+        raise ValueError(
+            f"features must not vanish, but column {int(np.argmin(scale))} is zero in every state that has weight: "
+            "drop it, or give a state_distribution that sees it"
+        )
+    values = np.linalg.eigvalsh(gram / np.outer(scale, scale))
+    if values[0] <= 1e-13 * values[-1]:
+        rank = int((values > 1e-13 * values[-1]).sum())
+        raise ValueError(
+            f"features must be linearly independent under the state distribution, got rank {rank} of {len(gram)}"
+        )
+    first = np.diag(1 / scale) @ _inverse_root(gram / np.outer(scale, scale))
+    # The first root loses digits where features are badly conditioned. The features it gives are nearly orthonormal,
+    # so whitening these once more brings the digits back.
+    inverse = first @ _inverse_root(_weighted_gram(features, weights, first))
+    eigenvalues = np.linalg.eigvalsh(gram)
+    condition = float(eigenvalues[-1] / max(eigenvalues[0], np.finfo(float).tiny))
+    return Whitening(inverse, condition, inverse.T @ (features.T @ weights))
+
+
+def _inverse_root(gram: Floats) -> Floats:
+    return solve_triangular(cholesky(gram), np.eye(len(gram)))
+
+
+def _weighted_gram(features: Floats, weights: Floats, change: Floats | None = None) -> Floats:
+    """Phi' Xi Phi, of the features or of the features after a change of basis; a few rows at a time."""
+    total = np.zeros((features.shape[1], features.shape[1]))
+    rows = max(1, 4_000_000 // features.shape[1])
+    for i in range(0, len(features), rows):
+        part = features[i : i + rows] if change is None else features[i : i + rows] @ change
+        total += part.T @ (weights[i : i + rows, None] * part)
+    return total
+
+
+def _features(features: Any, num_states: int) -> Floats:
+    phi = host_reals("features", features.toarray() if sparse.issparse(features) else features)
+    if phi.ndim != 2 or phi.shape[0] != num_states or phi.shape[1] == 0:
+        raise ValueError(f"features must have shape ({num_states}, D), one row for each state, got {phi.shape}")
+    require_finite(features=phi)
+    if phi.shape[1] > num_states:
+        raise ValueError(f"features must have at most {num_states} columns, one for each state, got {phi.shape[1]}")
+    return phi
+
+
+def _distribution(weights: ArrayLike, num_states: int) -> Floats:
+    xi = np.array(host_reals("state_distribution", weights))
+    if xi.shape != (num_states,):
+        raise ValueError(f"state_distribution must have shape ({num_states},), got {xi.shape}")
+    if not (xi >= 0).all() or not abs(xi.sum() - 1) <= 1e-8:
+        given = f"a smallest entry of {xi.min():.12g} and a sum of {xi.sum():.12g}"
+        raise ValueError(f"state_distribution must be >= 0 and sum to 1, got {given}")
+    return xi

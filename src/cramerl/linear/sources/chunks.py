@@ -1,0 +1,82 @@
+"""Transitions in chunks that fit in memory, for `DistributionalLSTD.partial_fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cramerl._arrays import Floats
+from cramerl.linear.lstd import DistributionalLSTD
+
+# Most numbers in a chunk if the caller gave no size, and most rows: 208 megabytes, and more rows are not faster.
+_CHUNK_NUMBERS, _CHUNK_ROWS = 26_000_000, 200_000
+
+
+class Chunk(NamedTuple):
+    """Some transitions, in the order of `DistributionalLSTD.partial_fit`'s arguments.
+
+    Attributes:
+        features: (n, D) of the states.
+        rewards: (n,).
+        next_features: (n, D) of the next states.
+        terminated: (n,) whether the return ends with the reward.
+    """
+
+    features: Floats
+    rewards: Floats
+    next_features: Floats
+    terminated: NDArray[np.bool_]
+
+
+def fit_logs(estimator: DistributionalLSTD, chunks: Iterable[Any]) -> DistributionalLSTD:
+    """Add every chunk to the estimator, find the fixed point and return the estimator.
+
+    Args:
+        estimator: a `DistributionalLSTD`; it keeps the data it has seen already.
+        chunks: of (X, rewards, X_next, terminated), as from `read_parquet` and `read_minari`.
+    """
+    number = 0
+    for chunk in chunks:
+        number += 1  # enumerate would hold on to the chunk while the next one is read
+        try:
+            estimator.partial_fit(*chunk)
+        except ValueError as error:
+            error.add_note(f"This was chunk {number} of the log; the {number - 1} before it were added.")
+            raise
+        del chunk
+    if not number:
+        raise ValueError("chunks must hold at least one chunk of transitions, got none")
+    return estimator.solve()
+
+
+def regroup(pieces: Iterator[Chunk], chunk_rows: int) -> Iterator[Chunk]:
+    """Join pieces to chunks of at most ``chunk_rows`` rows; a larger piece stays whole, and empty ones are dropped."""
+    waiting: list[Chunk] = []
+    count = 0
+    for piece in pieces:
+        if waiting and count + len(piece.rewards) > chunk_rows:
+            yield _join(waiting)
+            count = 0
+        if len(piece.rewards):
+            waiting.append(piece)
+            count += len(piece.rewards)
+    if waiting:
+        yield _join(waiting)
+
+
+def default_chunk_rows(num_features: int) -> int:
+    """Rows of a chunk that is large enough to be fast and has at most 208 megabytes."""
+    return max(1, min(_CHUNK_ROWS, _CHUNK_NUMBERS // (2 * num_features + 2)))
+
+
+def _join(pieces: list[Chunk]) -> Chunk:
+    """The pieces as one. Empties the list, so that the pieces are not in memory while the chunk is used."""
+    widths = {piece.features.shape[1] for piece in pieces}
+    if len(widths) > 1:
+        raise ValueError(f"features must have one length in every row, got {min(widths)} to {max(widths)}")
+    whole = Chunk(*map(np.concatenate, zip(*pieces, strict=True)))
+    pieces.clear()
+    return whole

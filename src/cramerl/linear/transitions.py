@@ -1,0 +1,158 @@
+"""Logged transitions as rows, checked, and sums over them that can be computed in any number of parts."""
+
+# ruff: noqa: N803 (X is the name scikit-learn's users know)
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from cramerl._arrays import Floats
+from cramerl._checks import require_finite
+
+# Numbers in a work array of rows: a hundred megabytes, whatever the number of transitions.
+_CHUNK_NUMBERS = 12_500_000
+
+
+class Sums(Protocol):
+    """Something that is summed over rows, in parts that may be summed in any order and on any machine.
+
+    Attributes:
+        part_rows: most rows to add at once, so that work arrays stay small.
+    """
+
+    part_rows: int
+
+    def add(self, rows: Rows) -> None:
+        """Add these rows."""
+        ...
+
+    def merge(self, other: Self) -> None:
+        """Add the sums over other rows; ``other`` may be changed and must not be used afterwards."""
+        ...
+
+
+S = TypeVar("S", bound=Sums)
+
+
+class Source(Protocol):
+    """Where rows come from, as often as they are needed: memory, files, a cluster."""
+
+    @property
+    def num_features(self) -> int:
+        """D."""
+        ...
+
+    def total(self, sums: S) -> S:
+        """The sums over all rows; ``sums`` is empty when given."""
+        ...
+
+
+class Rows(NamedTuple):
+    """Transitions in float64: features and next features (n, D), rewards and ended (n,). Rows are a `Source`."""
+
+    features: Floats
+    rewards: Floats
+    next_features: Floats
+    ended: NDArray[np.bool_]
+
+    @property
+    def num_features(self) -> int:
+        """D."""
+        return self.features.shape[1]
+
+    def total(self, sums: S) -> S:
+        """Add these rows to the sums, ``part_rows`` at a time."""
+        for part in self.parts(sums.part_rows):
+            sums.add(part)
+        return sums
+
+    def parts(self, size: int) -> Iterator[Rows]:
+        """Slices of at most ``size`` rows."""
+        for i in range(0, len(self.rewards), size):
+            s = slice(i, i + size)
+            yield Rows(self.features[s], self.rewards[s], self.next_features[s], self.ended[s])
+
+    def discounts(self, discount: float) -> Floats:
+        """(n,) discount of what follows: 0 where the return ends."""
+        return np.where(self.ended, 0.0, discount)
+
+
+class RowTotals:
+    """Arrays that a function computes from rows, combined over all rows.
+
+    Args:
+        function: from rows to arrays. It may travel to other machines, so what it refers to should be small.
+        combine: how two of each array become one: ``np.add``, ``np.minimum``, ``np.maximum``.
+        part_rows: most rows for the function at once.
+
+    Attributes:
+        values: the arrays; empty before any rows were added.
+    """
+
+    def __init__(self, function: Callable[[Rows], Sequence[Any]], combine: Sequence[np.ufunc], part_rows: int):
+        self.function, self.combine, self.part_rows = function, combine, part_rows
+        self.values: list[Any] = []
+
+    def add(self, rows: Rows) -> None:
+        """Combine the arrays of these rows with the rest."""
+        self._combine(self.function(rows))
+
+    def merge(self, other: RowTotals) -> None:
+        """Combine the arrays of other rows with these."""
+        if other.values:
+            self._combine(other.values)
+
+    def _combine(self, values: Sequence[Any]) -> None:
+        if self.values:
+            values = [way(*two) for way, *two in zip(self.combine, self.values, values, strict=True)]
+        self.values = list(values)
+
+
+def few_rows(width: int) -> int:
+    """How many rows keep an array of (rows, width) small."""
+    return max(1, _CHUNK_NUMBERS // width)
+
+
+def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: int | None = None) -> Rows:
+    """Check a caller's arrays and make rows of them."""
+    features = feature_table("X", X, num_features)
+    following = feature_table("X_next", X_next, features.shape[1], finite=False)
+    paid = _numbers("rewards", rewards)
+    ended = np.zeros(len(features), dtype=bool) if terminated is None else _numbers("terminated", terminated)
+    for name, array in (("rewards", paid), ("X_next", following), ("terminated", ended)):
+        if array.shape != (features.shape if name == "X_next" else features.shape[:1]):
+            raise ValueError(f"{name} must have one entry for each of the {len(features)} rows of X, got {array.shape}")
+    if not np.isin(ended, (0, 1)).all():
+        raise ValueError(f"terminated must hold True or False, got {ended[~np.isin(ended, (0, 1))][0]}")
+    over = ended.astype(bool)
+    if over.any() and not np.isfinite(following[over]).all():
+        following = np.where(over[:, None], 0.0, following)  # nothing follows, so what is there does not matter
+    require_finite(X_next=following)
+    return Rows(features, paid, following, over)
+
+
+def feature_table(name: str, values: Any, num_features: int | None, *, finite: bool = True) -> Floats:
+    """Rows of features (n, D) in float64."""
+    table = _numbers(name, values, finite=finite)
+    if table.ndim != 2 or not table.size or num_features not in (None, table.shape[1]):
+        wanted = "D" if num_features is None else num_features
+        raise ValueError(f"{name} must have shape (n, {wanted}) with at least one row and column, got {table.shape}")
+    return table
+
+
+def _numbers(name: str, values: Any, *, finite: bool = True) -> Floats:
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO" or sparse.issparse(values):
+            raise TypeError
+        array = array.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        given = f"{type(values).__name__} ({getattr(values, 'dtype', 'no numbers')})"
+        raise ValueError(f"{name} must be an array of real numbers, not sparse, got {given}") from None
+    if finite:
+        require_finite(**{name: array})
+    return array

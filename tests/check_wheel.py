@@ -1,0 +1,60 @@
+"""Check the wheel as a user gets it: install it into an empty environment, import it, add each extra and import that.
+
+    python tests/check_wheel.py dist/cramerl-*.whl FOLDER
+
+FOLDER is a new environment. The base install must import and verify the paper's claims without any extra; a command
+that needs one must name it. Exit status 1 at the first check that fails.
+"""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
+# What each extra is for, in the order of installation. wandb and trackio are interfaces only, torch is the user's own.
+EXTRAS = {
+    "plot": "import cramerl.plots, cramerl.report.build",
+    "gym": "from cramerl.linear.processes import from_gymnasium; from_gymnasium('FrozenLake-v1', None, 0.9)",
+    "data": "import pyarrow.parquet, minari, cramerl.linear",
+    "optuna": "import optuna, cramerl.sweep.search",
+    "ray": "import ray, fsspec, cramerl.sweep.ray",
+    "deep": "import cramerl; cramerl.train, cramerl.load_agent; import cramerl.deep.host_loop",
+    "watch": "import av, PIL, cramerl.watch.page, cramerl.watch.video",
+}
+
+
+def run(*command: object, succeed: bool = True) -> str:
+    """Run a command outside the repository, so that only the installed package is seen."""
+    print("$", *command, flush=True)
+    folder = Path(sys.argv[2]).resolve()
+    result = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True, check=False)
+    if succeed == bool(result.returncode):
+        sys.exit(f"status {result.returncode}\n{result.stdout}\n{result.stderr}")
+    return result.stdout + result.stderr
+
+
+def main() -> None:
+    """Install, import, repeat."""
+    wheel, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
+    venv.create(folder, with_pip=True, clear=True)
+    python, command = folder.resolve() / "bin" / "python", folder.resolve() / "bin" / "cramerl"
+    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", CONSTRAINTS)
+    run(*install, wheel)
+    run(python, "-c", "import cramerl, cramerl.linear, cramerl.claims; cramerl.Support.uniform(-1, 1, 3)")
+    run(command, "--help")
+    run(command, "verify")
+    missing = run(command, "train", "s51", "Breakout-MinAtar", succeed=False)
+    if "pip install 'cramerl[deep]'" not in missing:
+        sys.exit(f"a missing extra was not named: {missing}")
+    for extra, check in EXTRAS.items():
+        run(*install, f"{wheel}[{extra}]")
+        run(python, "-c", check)
+    run(command, "evaluate", "FrozenLake-v1", "--out", "evaluation")
+    run(command, "train", "s51", "CartPole-v1", "--preset", "smoke", "--steps", "300", "--out", "run")
+    run(command, "watch", "run", "--max-steps", "3", "--out", "watch.html")
+    run(command, "report", "run", "--out", "report")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Which runs are comparable, and how that is put in words."""
+
+import dataclasses
+
+from study_runs import change_config, write_run
+
+from cramerl.evidence.curves import read_curves
+from cramerl.evidence.protocols import ScoringProtocol
+from cramerl.runs.presets import preset
+
+
+def test_the_protocol_of_atari(tmp_path):
+    write_run(tmp_path / "pong", "c51", "pong")
+    write_run(
+        tmp_path / "sticky", "c51", "ALE/Pong-v5", sticky=0.25, life_loss_ends=False, noop_max=30, fire_reset=True
+    )
+    first, second = (read_curves([tmp_path / name])[0] for name in ("pong", "sticky"))
+    assert first.frames[-1] == 4000
+    assert first.protocol.sentence == (
+        "Atari, not sticky, a lost life ends the return, no no-op starts, at most 15,625 steps an episode, "
+        "learning from clipped rewards, epsilon 0.05, training scores"
+    )
+    assert (
+        "sticky 0.25, lives do not matter, up to 30 no-ops at the start, fire at the start" in second.protocol.sentence
+    )
+    assert first.protocol.difference([second.protocol]) == (
+        "not sticky, a lost life ends the return, no no-op starts, no fire at the start"
+    )
+    change_config(tmp_path / "pong", max_episode_steps=0)
+    assert read_curves([tmp_path / "pong"])[0].protocol == first.protocol  # the same limit
+
+
+def test_no_episode_of_atari_outlasts_an_iteration():
+    config = preset("paper", "c51", "pong", num_envs=128)
+    assert ScoringProtocol.of(config, "training").max_episode_steps == 250_000 // 128
+    assert ScoringProtocol.of(config, "evaluation").max_episode_steps == 27_000
+    longer = dataclasses.replace(config, iteration_steps=10**7)
+    assert ScoringProtocol.of(longer, "training").max_episode_steps == 27_000
+
+
+def test_settings_of_atari_mean_nothing_elsewhere(tmp_path):
+    run = write_run(tmp_path / "run")
+    other = write_run(tmp_path / "other")
+    change_config(other, noop_max=30, life_loss_ends=True)  # as older runs may have it
+    assert read_curves([run])[0].protocol == read_curves([other])[0].protocol
