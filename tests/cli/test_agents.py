@@ -13,7 +13,7 @@ from tiny import SMALL, TINY
 from cramerl.cli.train import describe_run
 from cramerl.runs.config import SETTINGS, TrainConfig
 from cramerl.runs.progress import progress_display
-from cramerl.runs.training import Run, Status
+from cramerl.runs.trainer import Run, Status
 
 
 def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:

@@ -32,7 +32,7 @@ from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.host_loop import HostLoop
 from cramerl.runs.group import RunGroup, as_group
 from cramerl.runs.presets import preset
-from cramerl.runs.training import Diverged, Run, Status, require_same_settings
+from cramerl.runs.trainer import Diverged, Run, Status, require_same_settings
 
 # Four iterations of 160 steps, a line of the log every 40, blocks of 4; the replay holds less than half of the run, and
 # learning starts in the second iteration. Most tests use these settings, so that few programs are compiled.
