@@ -22,6 +22,7 @@ from cramerl.runs.config import AGENTS, TrainConfig
 from cramerl.runs.folder import load_config
 from cramerl.runs.group import RunGroup
 from cramerl.runs.presets import preset
+from cramerl.runs.scores import tail_score
 
 SPEC = EnvSpec("Toy", "gymnasium", 3, (4,), "float32")
 TINY = {"steps": 240, "iteration_steps": 240, "log_steps": 80, "min_replay_steps": 80, "num_atoms": 5, "batch_size": 4}
@@ -233,9 +234,7 @@ def test_the_model_card(run, exported):
     assert "# s51 on CartPole-v1\n" in text
     assert "| environment | CartPole-v1 (gymnax, 2 actions, observations (4,)) |" in text
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert (
-        f"| mean return | {rows[-1]['charts/episodic_return']:.2f} (training episodes, last tenth of 240 steps)" in text
-    )
+    assert f"| mean return | {tail_score(rows).mean:.2f} (training episodes, last fifth of 240 steps) |" in text
     for name, value in settings().to_json().items():
         assert f"| {name} | {value} |" in text
 
@@ -282,7 +281,7 @@ def rewritten(folder, change):
         (lambda w, r: ({}, r), "no array named"),
         (lambda w, r: ({**w, "more": np.zeros(2)}, r), "'more', which does not belong to it"),
         (lambda w, r: (w, {**r, "config": "{"}), "model.safetensors cannot be used: "),
-        (lambda w, r: (w, {**r, "config": '{"batchsize": 3}'}), "'batchsize' is no setting"),
+        (lambda w, r: (w, {**r, "config": '{"batchsize": 3}'}), "'batchsize' is not a setting"),
         (lambda w, r: (w, {**r, "environment": "{}"}), "model.safetensors cannot be used: "),
         (lambda w, r: (w, None), "model.safetensors cannot be used: "),
     ],

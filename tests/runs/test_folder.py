@@ -102,7 +102,7 @@ def test_folders_that_are_no_runs(name, run, tmp_path):
     [
         ("{", "Expecting property name"),
         ("", "Expecting value"),
-        ("[1]", "it must hold an object, got list"),
+        ("[1]", "it must contain an object, got list"),
         ('{"batchsize": 3}', "'batchsize' is not a setting; did you mean 'batch_size'?"),
         ('{"steps": 0}', "steps must be an integer >= 1 and <= 2147483647, got 0"),
         (b"\xff\xfe", "can't decode"),
@@ -198,7 +198,7 @@ def test_weights_are_described_for_each_lane(run):
     arrays[1]["w"][0, 0] = np.nan
     arrays[2]["w"] = np.full((2, 3), 1e30, np.float32)  # whose squares overflow
     with np.errstate(over="ignore"):
-        run.describe_weights(40, lanes, arrays, lost={1})
+        run.describe_weights(40, lanes, arrays, diverged={1})
     found = json.loads((run.path / "weights.json").read_text(), parse_constant=pytest.fail)
     assert found == {
         "step": 40,

@@ -429,7 +429,7 @@ def test_a_replay_shorter_than_an_iteration_goes_back_to_its_start(tmp_path):
         press(status)
 
     assert not train(config, tmp_path / "run", report).finished
-    assert told[-1] == "the replay is shorter than an iteration: resuming goes back to the iteration's start"
+    assert told[-1] == "the replay is shorter than an iteration: resuming starts at the iteration's beginning"
     assert last_state(tmp_path / "run")[0]["step"] == ITERATION
     assert resume(tmp_path / "run").finished
     assert_same(tmp_path / "run", tmp_path / "whole")
@@ -505,7 +505,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(name, damage, w
     step, words = told[0]
     assert step == STEPS - ITERATION
     assert words
-    assert re.fullmatch(sentence + "; going on from an earlier one", words)
+    assert re.fullmatch(sentence + "; continuing from an earlier one", words)
     assert all(message is None for _, message in told[1:])
     assert_same(run, whole(name))
 

@@ -11,7 +11,7 @@ from cramerl.watch import screens
 
 
 def spec(name, shape, dtype="float32", **settings):
-    return EnvSpec(name, "native", 3, shape, dtype, **settings)
+    return EnvSpec(name, "gymnax", 3, shape, dtype, **settings)
 
 
 def test_channels_are_drawn_in_the_order_of_the_legend():

@@ -112,7 +112,7 @@ def _read_export(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray
 
 def _result(run: Path, config: TrainConfig) -> str:
     """The score of the run whose weights are exported."""
-    folder = RunFolder.open(run)
+    folder = RunFolder(run)  # not opened: an export, which can be exported again, has no log
     lane = folder.group.configs.index(config)
     rows = [row for row in folder.metrics() if folder.group.lane_of(row) == lane]
     mean, episodes = tail_score(rows)
