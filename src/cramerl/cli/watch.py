@@ -52,12 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "runs", nargs="+", type=Path, metavar="RUN", help="folders of runs or exports, or one of cramerl evaluate"
     )
     add = parser.add_argument_group("playing").add_argument
-    add(
-        "--lane",
-        type=_lanes,
-        metavar="N[,N]",
-        help="which run of a group: one for all folders, or one each (default: 0)",
-    )
+    text = "which run of a group: one for all folders, or one each (default: 0)"
+    add("--lane", type=_lanes, metavar="N[,N]", help=text)
     add("--episodes", type=integer_from(1), metavar="N", help="how many (default: 1)")
     add("--max-steps", type=integer_from(1), metavar="N", help="stop after N steps (default: when the episode ends)")
     add("--seed", type=integer_from(0, 2**31 - 1), help="of environment and actions (default: 0)")
@@ -106,8 +102,7 @@ def run(options: argparse.Namespace) -> int:
     from cramerl.watch.play import load_watched, record
 
     show_progress("loading ...")
-    names = ("episodes", "epsilon", "seed", "max_steps")
-    settings = {name: getattr(options, name) for name in names}
+    settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps")}
     recording = record(load_watched(options.runs, options.lane), **settings, on_progress=show_progress)
     print(f"{recording.title}: {'; '.join(recording.facts)}")
     return _write(options, recording)

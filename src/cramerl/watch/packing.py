@@ -33,23 +33,19 @@ def pack(
         page_bytes: most bytes that the page may have.
         exact: steps that always have their own distributions.
     """
-    tape, units = recording.tape, [_unit(view) for view in recording.views]
     (pictures,), steps_per_picture = _fit(
-        lambda every: [_thinned(tape, start, every).chunks()], int(_PICTURE_FRACTION * page_bytes)
+        lambda every: [_thinned(recording.tape, start, every).chunks()], int(_PICTURE_FRACTION * page_bytes)
     )
     names = ("action", "reward", "score", "episode", "realised") if recording.visits is None else ("action", "visits")
     numbers = {name: _floats(getattr(recording, name)) for name in names}
-    view_numbers = [
-        {name: _floats(getattr(view, name)) for name in ("values", "total", "negative", "clipped")}
-        for view in recording.views
-    ]
-    used = _sent(pictures) + sum(len(text) for some in (numbers, *view_numbers) for text in some.values())
+    views = [_describe(view) for view in recording.views]
+    used = sum(len(text) for some in (numbers, *(view["numbers"] for view in views)) for text in some.values())
     distributions, steps_per_distribution = _fit(
         lambda every: [
-            pack_distributions(view.distributions[_held(len(recording), every, exact)], unit, start)
-            for view, unit in zip(recording.views, units, strict=True)
+            pack_distributions(view.distributions[_held(len(recording), every, exact)], described["precision"], start)
+            for view, described in zip(recording.views, views, strict=True)
         ],
-        page_bytes - _OVERHEAD_BYTES - used,
+        page_bytes - _OVERHEAD_BYTES - used - _sent(pictures),
     )
     facts = list(recording.facts)
     facts += [f"each picture stands for {steps_per_picture} steps"] if steps_per_picture > 1 else []
@@ -71,19 +67,7 @@ def pack(
             "chunks": _plain(pictures),
         },
         "numbers": numbers,
-        "views": [
-            {
-                "name": view.name,
-                "kind": view.kind,
-                "atoms": [float(f"{atom:.7g}") for atom in view.atoms],
-                "size": view.distributions.shape[2],
-                "precision": unit,
-                "limits": dict(zip("xy", view.limits(), strict=True)),
-                "distributions": _plain(packed),
-                "numbers": some,
-            }
-            for view, unit, packed, some in zip(recording.views, units, distributions, view_numbers, strict=True)
-        ],
+        "views": [view | {"distributions": _plain(chunks)} for view, chunks in zip(views, distributions, strict=True)],
     }
 
 
@@ -131,11 +115,20 @@ def _held(steps: int, every: int, exact: Collection[int] = ()) -> np.ndarray:
     return np.maximum.accumulate(shown)
 
 
-def _unit(view: View) -> float:
-    """What one step of the integers means: the precision, or more if 16 bits would not hold the largest number."""
-    low, high = view.limits()[0]
-    scale = 1.0 if view.kind == "masses" else max(high - low, 1e-6) / 2
-    return max(_PRECISION * scale, float(np.max(np.abs(view.distributions), initial=0)) / 32_000)
+def _describe(view: View) -> dict[str, Any]:
+    """What the page knows of an agent, without its distributions."""
+    returns, masses = view.limits()
+    scale = 1.0 if view.kind == "masses" else max(returns[1] - returns[0], 1e-6) / 2
+    largest = float(np.max(np.abs(view.distributions), initial=0))
+    return {
+        "name": view.name,
+        "kind": view.kind,
+        "atoms": [float(f"{atom:.7g}") for atom in view.atoms],
+        "size": view.distributions.shape[2],
+        "precision": max(_PRECISION * scale, largest / 32_000),
+        "limits": {"x": returns, "y": masses},
+        "numbers": {name: _floats(getattr(view, name)) for name in ("values", "total", "negative", "clipped")},
+    }
 
 
 def _plain(chunks: Sequence[Chunk]) -> list[list[Any]]:
