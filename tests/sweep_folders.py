@@ -13,16 +13,12 @@ from cramerl.sweep.plan import Sweep
 GAME = "Breakout-MinAtar"
 
 
-def is_gymnax(env: str) -> bool:
-    return env.endswith("-MinAtar") or env == "CartPole-v1"
-
-
 def asked(agents="s51", envs=GAME, seeds="0-1", **options) -> Sweep:
     return Sweep(tuple(agents.split(",")), tuple(envs.split(",")), parse_seeds(seeds), preset="smoke", **options)
 
 
 def plan(sweep: Sweep, out: Path) -> Plan:
-    return make_plan(sweep, out, is_gymnax)
+    return make_plan(sweep, out)
 
 
 def put_run(

@@ -11,7 +11,7 @@ from tiny import SMALL, TINY
 
 from cramerl.cli.train import describe_run
 from cramerl.runs.config import SETTINGS
-from cramerl.runs.training import Run
+from cramerl.runs.trainer import Run
 
 
 def test_training_writes_a_run_and_says_what_to_do_with_it(trained):

@@ -284,7 +284,7 @@ def test_optimisers_follow_their_formulas(name, by_hand, library, epsilon, rng):
 
 
 def test_other_optimisers_are_refused():
-    with pytest.raises(ValueError, match="optimiser must be adam or rmsprop, got 'sgd'"):
+    with pytest.raises(ValueError, match="optimiser must be one of 'adam', 'rmsprop', got 'sgd'"):
         make_optimiser("sgd", 1e-8)
 
 

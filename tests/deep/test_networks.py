@@ -234,7 +234,7 @@ def test_last_layer_scale(name, rng):
 
 
 def test_unknown_network():
-    with pytest.raises(ValueError, match=r"network must be one of nature, .*linear, got 'impala'"):
+    with pytest.raises(ValueError, match=r"network must be one of 'nature', .*'linear', got 'impala'"):
         build("impala", (84, 84, 4))
 
 

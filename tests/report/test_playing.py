@@ -22,7 +22,7 @@ from cramerl.evidence.curves import read_curves
 from cramerl.report import playing
 from cramerl.report.build import make_report
 from cramerl.report.playing import Budget, draw_agents, play
-from cramerl.runs.training import Run
+from cramerl.runs.trainer import Run
 
 
 def run(*arguments):

@@ -3,7 +3,7 @@
 import io
 
 from cramerl.runs.progress import progress_display
-from cramerl.runs.training import Status
+from cramerl.runs.trainer import Status
 
 
 class Terminal(io.StringIO):

@@ -155,7 +155,7 @@ def test_nothing_is_chosen_from_what_is_not_there(tmp_path):
         best_of(tmp_path, ["s51"], ["pong"], [5])
     sweep = Sweep(("s51",), ("pong",), (0,))
     (tmp_path / "started").mkdir()
-    write_record(tmp_path / "started", make_plan(sweep, tmp_path / "started", lambda _: False), "cramerl sweep", [], {})
+    write_record(tmp_path / "started", make_plan(sweep, tmp_path / "started"), "cramerl sweep", [], {})
     with pytest.raises(ValueError, match=r"started has no run yet: nothing can be chosen from it"):
         best_of(tmp_path / "started", ["s51"], ["pong"], [5])
     rates(tmp_path, {1e-4: 3.0, 1e-3: 7.0})

@@ -122,7 +122,7 @@ def test_children_share_the_memory_of_an_accelerator(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, cache):
+def finished(tmp_path_factory):
     from lenient import lenient
 
     from cramerl.sweep.train_job import train_job

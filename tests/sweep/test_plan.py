@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from sweep_folders import GAME, asked, is_gymnax
+from sweep_folders import GAME, asked
 
 from cramerl.runs.config import SETTINGS
 from cramerl.sweep.plan import AXES, folder_name, group_runs, identity, wanted_runs
@@ -13,7 +13,7 @@ from cramerl.sweep.plan import AXES, folder_name, group_runs, identity, wanted_r
 
 def test_runs_share_a_program_where_the_environment_is_compiled():
     axes = {"learning_rate": (1e-4, 1e-3), "mass_penalty": (1.0, 10.0)}
-    groups = group_runs(wanted_runs(asked("dqn,s51", f"{GAME},pong", axes=axes)), is_gymnax)
+    groups = group_runs(wanted_runs(asked("dqn,s51", f"{GAME},pong", axes=axes)))
     compiled = {folder_name(group, axes): len(group) for group in groups if group.first.env == GAME}
     assert compiled == {
         f"{GAME}/dqn__seeds-0-1__learning-rate-0.0001_0.001": 4,
@@ -39,7 +39,7 @@ def test_groups_hold_every_run_once(seed, rng):
     assert len(runs) == 2 * 5 * (3 * 3 + 3)
     keep = [run for run, kept in zip(runs, rng.random(len(runs)) < (seed + 1) / 6, strict=True) if kept]
     most = 1 + seed if seed % 2 else 4096
-    groups = group_runs(keep, is_gymnax, most)
+    groups = group_runs(keep, most)
     held = [identity(run) for group in groups for run in group.configs]
     assert len(held) == len(set(held))
     assert set(held) == {identity(run) for run in keep}
@@ -48,13 +48,13 @@ def test_groups_hold_every_run_once(seed, rng):
 
 def test_a_group_that_is_split_keeps_the_values_of_a_seed_together():
     runs = wanted_runs(asked(seeds="0-3", axes={"learning_rate": (1e-4, 1e-3)}))
-    assert [group.values("seed") for group in group_runs(runs, is_gymnax, 4)] == [[0, 1], [2, 3]]
+    assert [group.values("seed") for group in group_runs(runs, 4)] == [[0, 1], [2, 3]]
 
 
 def test_folders_are_named_by_seeds_and_varied_settings():
-    (group,) = group_runs(wanted_runs(asked(seeds="0-3,5,7-8", axes={"n_step": (3,)})), is_gymnax)
+    (group,) = group_runs(wanted_runs(asked(seeds="0-3,5,7-8", axes={"n_step": (3,)})))
     assert folder_name(group, ["n_step"]) == f"{GAME}/s51__seeds-0-3_5_7-8__n-step-3"
-    (group,) = group_runs(wanted_runs(asked(seeds="0,2,4,6,8,10,12")), is_gymnax)
+    (group,) = group_runs(wanted_runs(asked(seeds="0,2,4,6,8,10,12")))
     assert folder_name(group) == f"{GAME}/s51__seeds-0_to_12_7-values"
 
 

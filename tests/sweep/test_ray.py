@@ -19,14 +19,14 @@ from lenient import lenient
 from cramerl._ray import connect
 from cramerl.runs.group import as_group
 from cramerl.runs.presets import preset
-from cramerl.sweep.execute import execute
-from cramerl.sweep.folder import find_runs, log_file
+from cramerl.sweep.execute import State, execute
+from cramerl.sweep.folder import find_runs, locked, log_file
 from cramerl.sweep.mirror import Mirror
 from cramerl.sweep.plan import Job
 from cramerl.sweep.ray import (
-    Order,
     RayTasks,
     Resources,
+    TaskSettings,
     job_resources,
     run_task,
     scratch_folder,
@@ -44,7 +44,7 @@ ENOUGH = 240.0  # seconds, on a machine that is busy with other things
 
 
 @pytest.fixture(scope="module")
-def whole(cache, tmp_path_factory):
+def whole(tmp_path_factory):
     """The same runs, trained in this process and undisturbed."""
     from cramerl import train
 
@@ -176,7 +176,7 @@ def test_a_job_fails_by_its_own_error_at_once_and_by_losses_after_its_retries(ma
 
     def run(code: str) -> str:
         with connect(machines.address) as ray:
-            tasks = RayTasks(ray, tmp_path, Resources(1, 0), retries=1, python=["-c", code])
+            tasks = RayTasks(ray, TaskSettings(tmp_path, ["-c", code], Resources(1, 0)), 1)
             return execute(jobs, tasks, tasks.slots).failed["pong/x"]
 
     assert f" does not see {tmp_path}: put the sweep on a file system that all machines share" in run("")
@@ -188,6 +188,23 @@ def test_a_job_fails_by_its_own_error_at_once_and_by_losses_after_its_retries(ma
     assert len(starts(log_file(tmp_path, "pong/x"))) == 1 + 2
     worker = "import os; os.kill(os.getppid(), 9)"
     assert run(worker) == "lost 2 times: its worker disappeared"
+
+
+def test_a_second_request_to_stop_does_not_wait(machines, tmp_path):
+    (tmp_path / "sweep.json").write_text("{}")
+    jobs = [Job(f"pong/{name}", as_group(preset("smoke", "dqn", "pong"))) for name in ("running", "waiting", "more")]
+    stubborn = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); "
+    stubborn += "sys.stdin.read()"
+    requests = [0]
+
+    def on_progress(state: State) -> None:
+        log = log_file(tmp_path, "pong/running")
+        requests[0] += log.exists() and "ready" in log.read_text()
+
+    with connect(machines.address) as ray:
+        tasks = RayTasks(ray, TaskSettings(tmp_path, ["-c", stubborn], Resources(1, 0)), 3)
+        state = execute(jobs, tasks, lambda: 3, on_progress=on_progress, stop_requests=lambda: requests[0])
+    assert (state.done, state.failed, {job.folder for job in state.left}) == ([], {}, {job.folder for job in jobs})
 
 
 # SIGINT is ignored in processes started in the background; a terminal does not do that, so restore the default.
@@ -213,6 +230,14 @@ def stored_step(bucket: Path) -> int:
     return Mirror(f"file://{bucket}/{JOBS[0]}", bucket, bucket).step() or 0
 
 
+def is_unlocked(folder: Path) -> bool:
+    try:
+        with locked(folder):
+            return True
+    except ValueError:
+        return False
+
+
 def lose_scratch(bucket: Path, scratch: Path) -> None:
     """A worker and its child, when another iteration is stored."""
     before = stored_step(bucket)
@@ -231,7 +256,7 @@ def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(sweep_c
     process = start(words, bucket)
     process.kill()
     process.communicate()
-    wait_for(lambda: not list(scratch.glob("*/run")))  # the child stops with a checkpoint, too
+    wait_for(lambda: all(map(is_unlocked, scratch.glob("*/"))))  # its task and child end, too
     shutil.rmtree(out)  # the storage is enough
 
     process = start(words, bucket)
@@ -272,13 +297,10 @@ def test_resources_of_a_job():
     assert job_resources([node(1)], 2, 0.5, must_fit=False) == Resources(2, 0.5)
 
 
-def order(out: Path, **options) -> Order:
-    return Order(out, Job("pong/x", as_group(preset("smoke", "dqn", "pong"))), [], {}, **options)
-
-
 def test_a_worker_with_another_version_says_so(tmp_path):
+    job = Job("pong/x", as_group(preset("smoke", "dqn", "pong")))
     with pytest.raises(ValueError, match=r"^every machine must have cramerl 0.0.0, "):
-        run_task(order(tmp_path, version="0.0.0"))
+        run_task(TaskSettings(tmp_path, [], Resources(1, 0), version="0.0.0"), job)
 
 
 def test_what_killed_tasks_left_on_a_machine_is_removed(tmp_path):
@@ -290,6 +312,9 @@ def test_what_killed_tasks_left_on_a_machine_is_removed(tmp_path):
     with scratch_folder(str(tmp_path)):
         assert not first.exists()
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    with pytest.raises(KeyboardInterrupt), scratch_folder(str(tmp_path)) as (left, _):
+        raise KeyboardInterrupt
+    assert left.is_dir()  # its child may be saving a checkpoint
 
 
 def test_variables_that_results_depend_on_are_those_of_the_driver(tmp_path, monkeypatch):
@@ -298,12 +323,12 @@ def test_variables_that_results_depend_on_are_those_of_the_driver(tmp_path, monk
     for name in ("XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as Ray does
-    asked = order(tmp_path)._replace(environment=shared_variables(mine))
+    asked = TaskSettings(tmp_path, [], Resources(1, 0), environment=shared_variables(mine))
     there = task_environment(asked)
     assert "OMP_NUM_THREADS" not in there
     assert (there["JAX_ENABLE_X64"], there["JAX_PLATFORMS"]) == ("1", "cpu")
-    assert task_environment(asked._replace(gpus=0.25))["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.225"
-    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in task_environment(asked._replace(gpus=2.0))
+    assert task_environment(asked._replace(resources=Resources(1, 0.25)))["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.225"
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in task_environment(asked._replace(resources=Resources(1, 2)))
 
 
 # --- the command

@@ -19,7 +19,7 @@ from cramerl.sweep.search import Range, Search
 pytest.importorskip("optuna")
 
 SPACE = {"learning_rate": Range(1e-5, 1e-1, integer=False), "n_step": (1, 3, 5)}
-ASKED = Sweep(("dqn",), ("CartPole-v1",), (0, 1), changes={"steps": 1000}, preset="smoke")
+ASKED = Sweep(("dqn",), ("CartPole-v1",), (0, 1), changes={"steps": 1000}, preset="smoke", max_lanes=1)
 PLACE = ("dqn", "CartPole-v1")
 
 
@@ -30,7 +30,7 @@ def score(rate: float, n_step: int) -> float:
 
 def train(out: Path, sweep: Sweep) -> None:
     """Every run that a sweep has not yet, with the score of its settings and a little of its seed."""
-    plan = make_plan(sweep, out, lambda env: False)
+    plan = make_plan(sweep, out)
     for job in plan.jobs:
         config = job.group.first
         row = {"step": 1000, "frames": 1000, "iteration": 0, "seed": config.seed, "charts/epsilon": 0.1}
@@ -117,7 +117,7 @@ def test_runs_that_differ_in_what_is_not_searched_do_not_count(tmp_path):
     made = Search(
         tmp_path, rates, dataclasses.replace(asked, changes=changes | {"n_step": 1}), trials=2, batch=2, seed=0
     )
-    assert make_plan(made.sweep(), tmp_path, lambda env: False).jobs == []
+    assert make_plan(made.sweep(), tmp_path).jobs == []
     for place, trials in made.tried.items():
         assert made.scores(place) == pytest.approx([score(trial["learning_rate"], 1) + 0.5 for trial in trials])
         assert len(trials) == 2
@@ -129,7 +129,7 @@ def test_other_settings_need_another_folder(tmp_path):
     other = Search(tmp_path, SPACE, dataclasses.replace(ASKED, changes={"discount": 0.9}), trials=2, batch=4, seed=0)
     assert other.tried == made.tried
     with pytest.raises(ValueError, match=r"discount = 0\.99, but this sweep asks for 0\.9: use another folder$"):
-        make_plan(other.sweep(), tmp_path, lambda env: False)
+        make_plan(other.sweep(), tmp_path)
 
 
 def test_what_fails_is_not_sought(tmp_path, monkeypatch):
@@ -175,7 +175,7 @@ def test_settings_go_to_the_agents_that_use_them(tmp_path):
         ("s51", "pong"): {"mass_penalty", "n_step"},
     }
     assert all(isinstance(trial["n_step"], int) for trials in made.tried.values() for trial in trials)
-    runs = make_plan(made.sweep(), tmp_path, lambda env: False)
+    runs = make_plan(made.sweep(), tmp_path)
     assert 3 <= len(runs.jobs) <= 4
     assert preset(None, "dqn", "pong").n_step == 1
 
@@ -221,7 +221,7 @@ def test_a_dry_run_shows_what_is_tried_first(tmp_path, capfd):
     out.mkdir()
     space = {name: SPACE[name] for name in ("n_step", "learning_rate")}  # in the order of the command line
     made = Search(out, space, Sweep(("dqn",), (env,), (0,), preset="smoke"), trials=8, batch=3, seed=0)
-    jobs = make_plan(made.sweep(), out, lambda _: False).jobs
+    jobs = make_plan(made.sweep(), out).jobs
     assert lines[2:] == [f"{out / job.folder}: 1 run, 2,000 steps, new" for job in jobs]
     assert said("--trials", "8") == lines
     assert said("--trials", "3")[1] == "trials chosen by the search: 3"

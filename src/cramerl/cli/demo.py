@@ -13,7 +13,7 @@ from cramerl.cli.flags import integer_from, make_folder, require_deep_libraries
 from cramerl.cli.report import write_demo_report
 
 if TYPE_CHECKING:
-    from cramerl.runs.training import OnProgress, Run
+    from cramerl.runs.trainer import OnProgress, Run
 
 # The best rates on this game (docs/study.md); the preset's are a compromise over four games.
 _RATES = {"s51": 1e-4, "u51": 3e-4, "c51": 3e-4, "dqn": 1e-3}

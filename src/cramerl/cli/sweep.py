@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import shlex
 import shutil
 import sys
@@ -143,14 +144,14 @@ def run(options: argparse.Namespace) -> int:
     # Ray may start processes, which must not inherit the threads of JAX: connect before it is imported.
     with _cluster(options) as cluster:
         from cramerl.sweep.execute import StopSignals
-        from cramerl.sweep.folder import locked
+        from cramerl.sweep.folder import locked, make_plan
         from cramerl.sweep.mirror import stored_jobs
-        from cramerl.sweep.run import plan_sweep, require_buildable, run_sweep
+        from cramerl.sweep.run import require_buildable, run_sweep
 
         with tempfile.TemporaryDirectory() as copy:  # planning must not change a search
             search = _search(options, sweep, space, Path(copy))
             asked = sweep if search is None else search.sweep()
-            plan = plan_sweep(asked, options.out, stored_jobs(options.storage) if options.storage else ())
+            plan = make_plan(asked, options.out, stored_jobs(options.storage) if options.storage else ())
             require_buildable(plan)  # before anything is written
             if options.dry_run:
                 _print_plan(options.out, plan, search)
@@ -294,16 +295,13 @@ def _execute(
         number = min(options.jobs or default_slots(len(plan.jobs)), max(1, len(plan.jobs)))
         executor, slots = LocalProcesses(options.out, number, lock, _CHILD), lambda: number
     else:
-        from cramerl.sweep.ray import RayTasks
+        from cramerl.sweep.ray import RayTasks, TaskSettings, shared_variables
 
-        executor = RayTasks(
-            *(cluster[0], options.out, cluster[1]),
-            retries=_RETRIES if options.retries is None else options.retries,
-            python=_CHILD,
-            storage=options.storage,
-            scratch=options.scratch or "",
-            checkpoints=options.download == "all",
-        )
+        ray, resources = cluster
+        where = (options.out.resolve(), _CHILD, resources, options.storage, options.scratch or "")
+        retries = _RETRIES if options.retries is None else options.retries
+        settings = TaskSettings(*where, shared_variables(os.environ))
+        executor = RayTasks(ray, settings, retries, checkpoints=options.download == "all")
         slots = (lambda: options.jobs) if options.jobs else executor.slots
     with sweep_display(sys.stderr, options.out, len(plan.done)) as show:
         requests = {"stop_requests": lambda: signals.count, "deadline": deadline}

@@ -19,7 +19,7 @@ from cramerl.runs.loggers import require_loggers
 from cramerl.runs.presets import PRESETS, preset, require_env_settings
 
 if TYPE_CHECKING:
-    from cramerl.runs.training import OnProgress, Run, Status
+    from cramerl.runs.trainer import OnProgress, Run, Status
 
 _NAMED = ("agent", "env", "preset")  # settings that have no flag of the usual kind
 
@@ -108,18 +108,19 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
 
 def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
     """Train with a progress display, then print what there is now and what to do with it."""
-    from cramerl.runs import progress, training
+    from cramerl.runs.progress import progress_display
+    from cramerl.runs.trainer import Diverged
 
     steps: list[int] = []
     try:
-        with progress.progress_display(sys.stderr) as show:
+        with progress_display(sys.stderr) as show:
 
             def on_progress(status: Status) -> None:
                 steps.append(status.step)
                 show(status)
 
             result = work(on_progress)
-    except training.Diverged as error:
+    except Diverged as error:
         print(f"cramerl: {error}", file=sys.stderr)
         return 1
     if not result.finished:

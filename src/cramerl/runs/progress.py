@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from cramerl.runs.training import OnProgress, Status
+from cramerl.runs.trainer import OnProgress, Status
 
 _WINDOW_SECONDS = 300.0  # over which speeds are averaged
 

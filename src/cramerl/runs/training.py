@@ -1,72 +1,16 @@
-"""Training: iterations, log lines, checkpoints, resuming."""
+"""Train an agent, or continue a run: the functions `cramerl.train` and `cramerl.resume`."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
-
-from cramerl.deep.agent import play_episodes
-from cramerl.deep.checkpoint import CheckpointStore
-from cramerl.deep.loop import Loop
-from cramerl.deep.trees import flatten, unflatten
 from cramerl.runs import build, loggers
 from cramerl.runs.agents import read_weights
-from cramerl.runs.config import SETTINGS, TrainConfig
+from cramerl.runs.config import TrainConfig
 from cramerl.runs.folder import RunFolder
-from cramerl.runs.group import DIVERGED, RunGroup, as_group
-from cramerl.runs.log_lines import MUCH_CLIPPED, log_line
-from cramerl.runs.stop_signals import stop_on_interrupt
-
-_MAY_CHANGE = ("record", "length", "start")  # roles of settings that a resumed run may have changed
-
-
-class Diverged(ValueError):  # noqa: N818 - reads well as `except Diverged`
-    """The loss or the weights are no longer finite."""
-
-
-class Status(NamedTuple):
-    """What a progress display shows.
-
-    Attributes:
-        step: agent steps done.
-        steps: agent steps of the whole run.
-        frames_per_step: emulator frames per step.
-        steps_per_second: speed since the last log line, summed over the runs of a group.
-        row: the last line of the log (of the first run that has not diverged), or None.
-        message: something to say once, or None.
-    """
-
-    step: int
-    steps: int
-    frames_per_step: int
-    steps_per_second: float
-    row: dict[str, Any] | None
-    message: str | None = None
-
-
-class Run(NamedTuple):
-    """A run, or a group of them, that has finished or was stopped.
-
-    Attributes:
-        folder: where it wrote.
-        step: agent steps done.
-        finished: whether all steps were done.
-        rows: lines of its log.
-    """
-
-    folder: Path
-    step: int
-    finished: bool
-    rows: list[dict[str, Any]]
-
-
-OnProgress = Callable[[Status], None]
-AfterCheckpoint = Callable[[Path], None]
+from cramerl.runs.group import RunGroup, as_group
+from cramerl.runs.trainer import AfterCheckpoint, OnProgress, Run, Trainer
 
 
 def train(
@@ -106,7 +50,7 @@ def train(
             loop.set_params(read_weights(config.initial_weights, loop.params))
         folder = RunFolder.create(group, loop.spec, None if out is None else Path(out))
         with folder.locked():
-            trainer = _Trainer(group, folder, loop, on_progress, after_checkpoint)
+            trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
             trainer.message = _headline(config, loop.spec.family, folder.path)
             return trainer.run()
     finally:
@@ -138,7 +82,7 @@ def resume(
     loop = build.make_loop(group)
     try:
         with folder.locked():
-            trainer = _Trainer(group, folder, loop, on_progress, after_checkpoint)
+            trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
             if not trainer.restore() and config.initial_weights:
                 loop.set_params(read_weights(config.initial_weights, loop.params))
             if loop.schedule.blocks(group.first.steps) < loop.block:
@@ -148,278 +92,6 @@ def resume(
             return trainer.run()
     finally:
         loop.close()
-
-
-class _Trainer:
-    """Trains a group into a folder."""
-
-    def __init__(
-        self,
-        group: RunGroup,
-        folder: RunFolder,
-        loop: Loop,
-        on_progress: OnProgress | None,
-        after_checkpoint: AfterCheckpoint | None,
-    ):
-        self.group, self.config, self.folder, self.loop = group, group.first, folder, loop
-        self.on_progress, self.after_checkpoint = on_progress, after_checkpoint
-        blocks = loop.schedule.blocks
-        self.total_blocks, self.iteration_blocks = blocks(self.config.steps), blocks(self.config.iteration_steps)
-        self.log_blocks = min(blocks(self.config.log_steps), self.iteration_blocks)
-        self.iteration = 0
-        self.store = CheckpointStore(folder.path / "checkpoints")
-        self.message: str | None = None
-        self._clock, self._clock_step, self._speed = time.perf_counter(), 0, 0.0
-        self._last_row: dict[str, Any] | None = None
-        self._diverged: set[int] = set()  # lanes
-        self._warned_of_clipping = False
-        self._restored = False
-
-    @property
-    def step(self) -> int:
-        """Agent steps done."""
-        return self.loop.block * self.loop.schedule.steps_per_block
-
-    def run(self) -> Run:
-        """Train until the last step, or until Ctrl-C."""
-        if not self._restored:
-            self.loop.begin_iteration(self.iteration)
-        with ExitStack() as stack:
-            self.loggers = [
-                stack.enter_context(closing(x)) for x in loggers.make_loggers(self.group, self.folder.path, self.step)
-            ]
-            stop = stack.enter_context(stop_on_interrupt(self._announce_stop))
-            self._clock, self._clock_step = time.perf_counter(), self.step
-            self._show_progress()
-            while self.loop.block < self.total_blocks:
-                if not self._run_to_boundary(stop):
-                    return self._stopped()
-        self._describe_weights()
-        return Run(self.folder.path, self.step, True, list(self.folder.metrics()))
-
-    def restore(self) -> bool:
-        """Load the last good checkpoint. Without one the run starts from the beginning, and the result is False."""
-        saved = self.store.latest()
-        if self.store.problems:
-            self.message = "; ".join(self.store.problems) + "; continuing from an earlier one"
-        if saved is None:
-            self.message = "there is no checkpoint yet: the run starts from the beginning"
-            self.folder.cut_metrics(0)
-            return False
-        require_same_settings(self.group, RunGroup.from_json(saved.info["settings"]), self.folder.path)
-        longer = self.loop.schedule.blocks(self.config.steps) > saved.info["counters"]["block"]
-        if longer and not saved.info["can_continue"]:
-            raise ValueError(
-                f"{self.folder.path} cannot be made longer: its replay_steps are fewer than the steps of its last "
-                "iteration, whose actions are needed to restore the environments"
-            )
-        for start, rows in self.store.rows(saved):
-            self.loop.write_rows(start, rows)
-        state = unflatten(self.loop.save(), saved.arrays)
-        self.iteration = saved.info["iteration"]
-        self._diverged = set(saved.info["diverged"])
-        self.loop.load(state, saved.info["counters"])
-        self._restored = True
-        self.folder.cut_metrics(saved.info["metrics_bytes"])
-        return True
-
-    def _run_to_boundary(self, stop: Callable[[], bool]) -> bool:
-        """Run to the next log line or the end of the iteration; False if Ctrl-C came first."""
-        start = self.iteration * self.iteration_blocks
-        end = min(start + self.iteration_blocks, self.total_blocks)
-        next_line = start + ((self.loop.block - start) // self.log_blocks + 1) * self.log_blocks
-        blocks = min(next_line, end) - self.loop.block
-        if self.loop.advance(blocks, stop) < blocks:
-            return False
-        self._log()
-        if self.loop.block == end:
-            self._end_iteration(last=self.loop.block == self.total_blocks)
-        return not stop() or self.loop.block == self.total_blocks
-
-    def _log(self) -> None:
-        rows = self._rows(self.loop.take_totals())
-        self._write(rows)
-        self._warn_of_clipping(rows)
-        now = time.perf_counter()
-        speed = (self.step - self._clock_step) * len(self.group) / max(now - self._clock, 1e-9)
-        self._clock, self._clock_step, self._speed = now, self.step, speed
-        self._last_row = next(row for row in rows if DIVERGED not in row)
-        timing = {
-            "step": self.step,
-            "charts/SPS": speed,
-            "time/frames_per_second": speed * self.loop.spec.frames_per_step,
-        }
-        self.folder.append_timing([timing | {"time/unix": time.time()}])
-        for logger in self.loggers:
-            logger.log(timing)
-        self._show_progress()
-
-    def _write(self, rows: list[dict[str, Any]]) -> None:
-        self.folder.append_metrics(rows)
-        for logger in self.loggers:
-            for row in rows:
-                logger.log(row)
-
-    def _place(self) -> dict[str, Any]:
-        return {"step": self.step, "frames": self.step * self.loop.spec.frames_per_step, "iteration": self.iteration}
-
-    def _rows(self, totals: list[Any]) -> list[dict[str, Any]]:
-        """A line for each run that had not diverged before; raises Diverged if none is left."""
-        schedule, found = self.loop.schedule, self._newly_diverged(totals)
-        updates = int(schedule.updates_before(self.loop.block))
-        exploration, rows = schedule.exploration(np.float32(self.step)), []
-        for lane, (settings, part) in enumerate(zip(self.group.lanes, totals, strict=True)):
-            if lane in found:
-                rows.append({**self._place(), **settings, DIVERGED: True})
-            elif lane not in self._diverged:
-                rows.append(log_line(self._place() | settings, part, exploration, updates))
-        if len(self._diverged) + len(found) == len(self.group):
-            self._write(rows)  # the log says what became of each run
-            raise Diverged(self._why_diverged(found))
-        if found:
-            # The program computes all lanes, so these are still computed, but nothing more is logged of them.
-            self._diverged |= found.keys()
-            update, what = min(found.values())
-            named = f"{'run' if len(found) == 1 else 'runs'} {self.group.describe(list(found))}"
-            left = f"{len(self.group) - len(self._diverged)} of {len(self.group)} runs continue"
-            near = f"update {update}, near step {self._step_of(update)}"
-            self._say(f"diverged: {named}: the {what} not finite at {near}; {left}")
-        return rows
-
-    def _newly_diverged(self, totals: list[Any]) -> dict[int, tuple[int, str]]:
-        """Lanes whose loss or weights are no longer finite, with the update at which that was and which of the two."""
-        weights, found = flatten(self.loop.all_params).values(), {}
-        for lane, total in enumerate(totals):
-            if lane in self._diverged:
-                continue
-            if total.info.first_bad >= 0:
-                found[lane] = int(total.info.first_bad), "loss is"
-            elif not all(np.isfinite(array[lane] if len(totals) > 1 else array).all() for array in weights):
-                found[lane] = int(self.loop.schedule.updates_before(self.loop.block)) - 1, "weights are"
-        return found
-
-    def _why_diverged(self, found: dict[int, tuple[int, str]]) -> str:
-        update, what = max(found.values())
-        saved = self.store.latest() if self.config.checkpoints == "full" else None
-        kept = f"the last good checkpoint is at step {saved.info['step']}" if saved else "there is no checkpoint"
-        runs = f"all {len(self.group)} runs diverged, the last of them because " if len(self.group) > 1 else ""
-        return (
-            f"{runs}the {what} not finite at update {update}, near step {self._step_of(update)}; {kept} in "
-            f"{self.folder.path}. A smaller learning_rate may help"
-        )
-
-    def _step_of(self, update: int) -> int:
-        schedule = self.loop.schedule
-        return (update + 1) * self.config.update_period_steps + schedule.first_learning_block * schedule.steps_per_block
-
-    def _warn_of_clipping(self, rows: list[dict[str, Any]]) -> None:
-        """Say once that the support does not contain the returns."""
-        clipped = max((row.get("dist/clipped_mass", 0.0) for row in rows), default=0.0)
-        if clipped > MUCH_CLIPPED and not self._warned_of_clipping:
-            self._warned_of_clipping = True
-            self._say(
-                f"{clipped:.0%} of the target mass lies outside the support [{self.config.v_min:g}, "
-                f"{self.config.v_max:g}] and is clipped to its ends, where returns cannot be told apart: v_min and "
-                "v_max may be too close together"
-            )
-
-    def _say(self, text: str) -> None:
-        """Add to the message of the next status."""
-        self.message = text if self.message is None else f"{self.message}; {text}"
-
-    def _end_iteration(self, *, last: bool) -> None:
-        self._evaluate()
-        if last and self.loop.block % self.iteration_blocks:
-            # The run ends in the middle of an iteration: save it as it stands, so that the run can be made longer.
-            self._save(can_continue=self.loop.can_pause)
-            return
-        self.iteration += 1
-        self.loop.end_iteration()
-        self.loop.begin_iteration(self.iteration)
-        self._save()
-
-    def _evaluate(self) -> None:
-        """Play evaluation episodes with the first run's agent."""
-        if not self.config.eval_episodes or 0 in self._diverged:
-            return
-        if not hasattr(self, "_eval_envs"):
-            self._eval_envs = build.make_envs(self.config, min(self.config.eval_episodes, 16))
-        agent = build.make_agent(self.config, self.loop.spec, self.loop.params)
-        seed = int(np.random.SeedSequence([self.config.seed, self.iteration + 1, 1]).generate_state(1)[0] >> 1)
-        played = play_episodes(
-            agent, self._eval_envs, self.config.eval_episodes, epsilon=self.config.eval_epsilon, seed=seed
-        )
-        scores = [episode.score for episode in played]
-        row = self._place() | {"seed": self.config.seed, "eval/episodic_return": float(np.mean(scores))}
-        row |= {"eval/episodes": len(scores)}
-        row["eval/episodic_length"] = float(np.mean([episode.length for episode in played]))
-        self._write([row])
-
-    def _save(self, *, can_continue: bool = True) -> None:
-        if self.config.checkpoints == "none":
-            return
-        info = {
-            "iteration": self.iteration,
-            "step": self.step,
-            "counters": self.loop.counters,
-            "settings": self.group.to_json(),
-            "can_continue": can_continue,
-            "diverged": sorted(self._diverged),
-            "metrics_bytes": self.folder.metrics_size(settle=True),
-        }
-        if self.config.checkpoints == "weights":
-            self.store.save(info, flatten({"params": self.loop.all_params}))
-        else:
-            row, capacity = self.loop.row, self.loop.schedule.replay_rows
-            live = (max(0, row - capacity), row)
-            self.store.save(info, flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity)
-        if self.after_checkpoint is not None:
-            self.after_checkpoint(self.folder.path)
-
-    def _describe_weights(self) -> None:
-        arrays, many = flatten(self.loop.all_params), len(self.group) > 1
-        each = [{k: array[lane] if many else array for k, array in arrays.items()} for lane in range(len(self.group))]
-        self.folder.describe_weights(self.step, self.group.lanes, each, self._diverged)
-
-    def _stopped(self) -> Run:
-        found = self._newly_diverged(self.loop.peek_totals())
-        if found and len(self._diverged) + len(found) == len(self.group):
-            raise Diverged(self._why_diverged(found))
-        if self.config.checkpoints == "full" and self.loop.can_pause:
-            self._save()
-        elif self.config.checkpoints == "full":
-            self._say("the replay is shorter than an iteration: resuming starts at the iteration's beginning")
-        self._show_progress()
-        return Run(self.folder.path, self.step, False, list(self.folder.metrics()))
-
-    def _announce_stop(self) -> None:
-        kept = " with a checkpoint" if self.config.checkpoints == "full" else ""
-        self._say(f"stopping{kept}; Ctrl-C again stops at once")
-        self._show_progress()
-
-    def _show_progress(self) -> None:
-        if self.on_progress is not None:
-            per_step, speed = self.loop.spec.frames_per_step, self._speed
-            status = Status(self.step, self.config.steps, per_step, speed, self._last_row, self.message)
-            self.message = None
-            self.on_progress(status)
-
-
-def require_same_settings(now: RunGroup, saved: RunGroup, folder: Path) -> None:
-    """Raise ValueError unless a checkpoint was made with these settings, except those a resumed run may change."""
-    if len(now) != len(saved):
-        raise ValueError(
-            f"{folder} has {len(now)} runs in config.json, but its checkpoint has {len(saved)}; restore the old "
-            "settings, or train a new group"
-        )
-    for config, before in zip(now.configs, saved.configs, strict=True):
-        for name, setting in SETTINGS.items():
-            value, old = getattr(config, name), getattr(before, name)
-            if setting.role not in _MAY_CHANGE and value != old:
-                raise ValueError(
-                    f"{folder} has {name} = {value!r} in config.json, but its checkpoint was made with {old!r}; "
-                    "restore the old value, or train a new run"
-                )
 
 
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:

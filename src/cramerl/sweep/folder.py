@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,13 +124,12 @@ def last_speed(folder: Path) -> tuple[int, float]:
     return (rows[-1]["step"], float(rows[-1].get("charts/SPS", 0.0))) if rows else (0, 0.0)
 
 
-def make_plan(sweep: Sweep, out: Path, is_gymnax: Callable[[str], bool], stored: Collection[str] = ()) -> Plan:
+def make_plan(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
     """Compare what a sweep asks for with what its folder holds.
 
     Args:
         sweep: the runs to train.
         out: folder of the sweep; need not exist.
-        is_gymnax: whether an environment, given by its name, is compiled with the agent.
         stored: folders of jobs that have a checkpoint in a storage.
     """
     out, runs = Path(out), wanted_runs(sweep)
@@ -150,7 +149,7 @@ def make_plan(sweep: Sweep, out: Path, is_gymnax: Callable[[str], bool], stored:
         else:
             (longer if run.finished else started).append(resume_job(run, steps, out))
     new, taken = [], {run.folder for run in found}
-    for group in group_runs(missing, is_gymnax, sweep.max_lanes):
+    for group in group_runs(missing, sweep.max_lanes):
         name = folder_name(group, varied)
         names = (name, *(f"{name}__{number}" for number in range(2, len(taken) + 3)))
         folder = next(name for name in names if name not in taken)

@@ -20,7 +20,7 @@ from typing import Any
 from cramerl._extras import load_library
 from cramerl._files import write_whole
 from cramerl.runs.folder import CONFIG
-from cramerl.sweep.folder import inspect_run
+from cramerl.sweep.folder import inspect_run, log_file
 
 _KEEP = 2  # snapshots, the newest included: one may be damaged, or be deleted while it is downloaded
 _LOG = "LOG"  # name of the job's log in a snapshot; it is not in the job's folder
@@ -38,6 +38,11 @@ class Mirror:
     def __init__(self, url: str, folder: Path, log: Path):
         self.url, self._folder, self._log = url, folder, log
         self._fs, self._root = open_storage(url)
+
+    @classmethod
+    def of_job(cls, storage: str, out: Path, folder: str) -> Mirror:
+        """The copy of a job, and its places in the folder of a sweep."""
+        return cls(f"{storage}/{folder}", out / folder, log_file(out, folder))
 
     def step(self) -> int | None:
         """Agent steps of the newest snapshot; None if there is none."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from cramerl.deep.envs.names import env_family
 from cramerl.runs.config import DEFAULTS, LANE_SETTINGS, SETTINGS, TrainConfig, require_agent_settings
 from cramerl.runs.group import MOST_LANES, RunGroup
 from cramerl.runs.presets import applies, preset, require_env_settings
@@ -126,16 +127,14 @@ def identity(run: TrainConfig) -> Identity:
     )
 
 
-def group_runs(
-    runs: Iterable[TrainConfig], is_gymnax: Callable[[str], bool], max_lanes: int = MOST_LANES
-) -> list[RunGroup]:
-    """Put runs that can share a program into groups of at most ``max_lanes``; elsewhere a run is a group of one.
+def group_runs(runs: Iterable[TrainConfig], max_lanes: int = MOST_LANES) -> list[RunGroup]:
+    """Put runs that can share a program into groups of at most ``max_lanes``; outside gymnax a run is a group of one.
 
     Groups with the first seeds come first, so that an unfinished sweep can already be compared.
     """
     programs: dict[Identity, list[TrainConfig]] = {}
     for run in runs:
-        lanes = LANE_SETTINGS if is_gymnax(run.env) else ()
+        lanes = LANE_SETTINGS if env_family(run.env) == "gymnax" else ()
         programs.setdefault(tuple(None if name in lanes else getattr(run, name) for name in SETTINGS), []).append(run)
     groups = []
     for same in programs.values():

@@ -49,27 +49,25 @@ class Resources(NamedTuple):
     gpus: float
 
 
-class Order(NamedTuple):
-    """What a task is told to do.
+class TaskSettings(NamedTuple):
+    """What all tasks of a sweep share.
 
     Attributes:
-        out: folder of the sweep.
-        job: the job.
+        out: folder of the sweep, absolute; without a storage every machine must see it.
         python: arguments of the interpreter that start a child.
-        environment: variables that results depend on, see `shared_variables`.
-        gpus: GPUs of the job.
-        storage: URL where the folders of jobs are kept; None if every machine sees ``out``.
+        resources: what each job takes.
+        storage: URL where the folders of jobs are kept.
         scratch: folder in which machines train if there is a storage; "" for the temporary folder of each.
+        environment: variables that results depend on, see `shared_variables`.
         version: of cramerl.
     """
 
     out: Path
-    job: Job
     python: Sequence[str]
-    environment: Mapping[str, str]
-    gpus: float = 0.0
+    resources: Resources
     storage: str | None = None
     scratch: str = ""
+    environment: Mapping[str, str] = {}
     version: str = __version__
 
 
@@ -81,58 +79,42 @@ class RayTasks:
 
     Args:
         ray: the module, connected.
-        out: folder of the sweep; without a storage every machine must see it.
-        resources: what each job takes.
+        settings: of the tasks.
         retries: how often a job may be lost before it has failed.
-        python: arguments of the interpreter that start a child.
-        storage: URL where the folders of jobs are kept.
-        scratch: folder in which machines train if there is a storage.
-        checkpoints: whether ``out`` gets checkpoints from the storage, not only records.
+        checkpoints: whether the sweep's folder gets checkpoints from the storage, not only records.
     """
 
-    def __init__(
-        self,
-        ray: Any,
-        out: Path,
-        resources: Resources,
-        *,
-        retries: int,
-        python: Sequence[str],
-        storage: str | None = None,
-        scratch: str = "",
-        checkpoints: bool = False,
-    ):
-        self._ray, self._out, self._resources, self._retries = ray, out.resolve(), resources, retries
-        self._order = (python, shared_variables(os.environ), resources.gpus, storage, scratch)
-        self._storage, self._checkpoints, self._guard = storage, checkpoints, threading.Lock()
+    def __init__(self, ray: Any, settings: TaskSettings, retries: int, *, checkpoints: bool = False):
+        self._ray, self._settings, self._retries, self._checkpoints = ray, settings, retries, checkpoints
+        cpus, gpus = settings.resources
         self._task = ray.remote(run_task).options(
-            num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=retries, retry_exceptions=[JobLost]
+            num_cpus=cpus, num_gpus=gpus, max_retries=retries, retry_exceptions=[JobLost]
         )
         self._running: dict[Any, Job] = {}
-        self._stopping = False
+        self._stopping = self._killed = False
+        self._guard = threading.Lock()  # of the sweep's folder, into which two threads download
         printer = getattr(getattr(ray, "_private", None), "worker", None)
         if hasattr(printer, "print_to_stdstream"):  # Ray prints long messages about lost workers to standard output
             printer.print_to_stdstream = lambda *_, **__: None  # pyright: ignore[reportOptionalMemberAccess]
-        if storage is not None:
+        if settings.storage is not None:
             threading.Thread(target=self._download_records, daemon=True).start()
 
     def slots(self) -> int:
         """Jobs for which the cluster has resources now; at least one, which waits until there are."""
         total = self._ray.cluster_resources()
-        asked = {"CPU": self._resources.cpus, "GPU": self._resources.gpus}
-        return max(1, min((int(total.get(name, 0) / much + 1e-9) for name, much in asked.items() if much), default=1))
+        asked = zip(("CPU", "GPU"), self._settings.resources, strict=True)
+        return max(1, min((int(total.get(name, 0) / much + 1e-9) for name, much in asked if much), default=1))
 
     def start(self, job: Job) -> None:
         """Submit a task; it waits until there are resources."""
-        if self._storage is not None:
+        if self._settings.storage is not None:
             self._mirror(job).synchronise(checkpoints=self._checkpoints)
-        self._running[self._task.remote(Order(self._out, job, *self._order))] = job
+        self._running[self._task.remote(self._settings, job)] = job
 
     def ended(self) -> list[Ended]:
-        """Jobs whose task ended since the last call."""
-        if not self._running:
-            return []
-        over, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        """Jobs whose task ended since the last call; after `kill`, all."""
+        tasks = list(self._running)
+        over = tasks if self._killed or not tasks else self._ray.wait(tasks, num_returns=len(tasks), timeout=0)[0]
         return [self._ending(self._running.pop(task), task) for task in over]
 
     def stop(self) -> None:
@@ -145,13 +127,13 @@ class RayTasks:
         """Wait for nothing any more: when this process ends, Ray ends the tasks, and their children stop too."""
         if not self._stopping:
             self.stop()
-        self._running = {}
+        self._killed = True
 
     def _ending(self, job: Job, task: Any) -> Ended:
         errors = self._ray.exceptions
         try:
-            status, said = self._ray.get(task)
-        except errors.TaskCancelledError:
+            status, said = self._ray.get(task, timeout=0 if self._killed else None)
+        except (errors.TaskCancelledError, errors.GetTimeoutError):
             status, said = STOPPED, ""
         except errors.RayTaskError as error:
             lost = f"lost {self._retries + 1} times: " if isinstance(error.cause, JobLost) else ""
@@ -160,15 +142,15 @@ class RayTasks:
             why = " (memory ran out)" if isinstance(error, errors.OutOfMemoryError) else ""
             status, said = 2, f"lost {self._retries + 1} times: its worker disappeared{why}"
         try:
-            if self._storage is not None:
+            if self._settings.storage is not None:
                 with self._guard:
                     self._mirror(job).download(checkpoints=self._checkpoints)
         except (OSError, ValueError) as error:
             return Ended(job, "failed", str(error))
-        return judge(self._out, job, status, said, stopping=self._stopping)
+        return judge(self._settings.out, job, status, said, stopping=self._stopping)
 
     def _mirror(self, job: Job) -> Mirror:
-        return Mirror(f"{self._storage}/{job.folder}", self._out / job.folder, log_file(self._out, job.folder))
+        return Mirror.of_job(f"{self._settings.storage}", self._settings.out, job.folder)
 
     def _download_records(self) -> None:
         while not self._stopping:
@@ -179,7 +161,7 @@ class RayTasks:
             time.sleep(_DOWNLOAD_SECONDS)
 
 
-def run_task(order: Order) -> tuple[int, str]:
+def run_task(settings: TaskSettings, job: Job) -> tuple[int, str]:
     """Do a job on the machine of a worker: start a child, and wait for it.
 
     Returns:
@@ -189,22 +171,22 @@ def run_task(order: Order) -> tuple[int, str]:
         JobLost: something else ended the child.
     """
     here = f"{socket.gethostname()} (process {os.getpid()})"
-    if order.version != __version__:
-        raise ValueError(f"every machine must have cramerl {order.version}, {here} has {__version__}")
-    job, stopping = order.job, False
+    if settings.version != __version__:
+        raise ValueError(f"every machine must have cramerl {settings.version}, {here} has {__version__}")
+    stopping = False
     with ExitStack() as stack:
-        if order.storage is None:
-            if not (order.out / RECORD).is_file():
+        if settings.storage is None:
+            if not (settings.out / RECORD).is_file():
                 raise ValueError(
-                    f"{here} does not see {order.out}: put the sweep on a file system that all machines share, or use "
-                    "--storage URL"
+                    f"{here} does not see {settings.out}: put the sweep on a file system that all machines share, or "
+                    "use --storage URL"
                 )
-            file, locks = JobFile(order.out / job.folder, job.group, log_file(order.out, job.folder)), ()
+            file, locks = JobFile(settings.out / job.folder, job.group, log_file(settings.out, job.folder)), ()
         else:
-            place, lock = stack.enter_context(scratch_folder(order.scratch))
-            file, locks = JobFile(place / "run", job.group, place / "log", f"{order.storage}/{job.folder}"), (lock,)
-            Mirror(f"{order.storage}/{job.folder}", file.folder, file.log).download(checkpoints=True)
-        process = start_child(order.python, file, task_environment(order), keep_open=locks)
+            place, lock = stack.enter_context(scratch_folder(settings.scratch))
+            file, locks = JobFile(place / "run", job.group, place / "log", f"{settings.storage}/{job.folder}"), (lock,)
+            Mirror(f"{settings.storage}/{job.folder}", file.folder, file.log).download(checkpoints=True)
+        process = start_child(settings.python, file, task_environment(settings), keep_open=locks)
         while True:
             try:
                 # In short waits: ray.cancel raises KeyboardInterrupt, but not in the middle of a system call.
@@ -227,15 +209,17 @@ def shared_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in names if name != "JAX_PLATFORMS"}
 
 
-def task_environment(order: Order) -> dict[str, str]:
+def task_environment(settings: TaskSettings) -> dict[str, str]:
     """The variables of a child: this machine's, but those that results depend on from where the sweep was started.
 
     Ray sets the number of threads to the CPUs of a task, and sums in another order are other sums.
     """
     own = {name: text for name, text in os.environ.items() if not name.endswith(_THREADS)}
-    if order.gpus == 0:
+    if settings.resources.gpus == 0:
         own["JAX_PLATFORMS"] = "cpu"  # an accelerator on this machine belongs to others
-    return child_environment({**own, **order.environment}, 1 / order.gpus if order.gpus else 1)
+    return child_environment(
+        {**own, **settings.environment}, 1 / settings.resources.gpus if settings.resources.gpus else 1
+    )
 
 
 @contextmanager
@@ -255,10 +239,8 @@ def scratch_folder(root: str) -> Iterator[tuple[Path, int]]:
                     shutil.rmtree(left, ignore_errors=True)
             place = Path(tempfile.mkdtemp(dir=base))
             lock = stack.enter_context(locked(place))
-        try:
-            yield place, lock
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        yield place, lock
+        shutil.rmtree(place, ignore_errors=True)  # not after an error: the child may still be saving its checkpoint
 
 
 def job_resources(

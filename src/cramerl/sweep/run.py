@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from cramerl.deep.envs.names import env_family
 from cramerl.runs.build import make_envs, make_learner
 from cramerl.runs.config import DEFAULTS
 from cramerl.runs.loggers import require_loggers
 from cramerl.sweep.execute import State
-from cramerl.sweep.folder import Plan, log_file, make_plan, write_record
+from cramerl.sweep.folder import Plan, make_plan, write_record
 from cramerl.sweep.mirror import Mirror, require_writable, stored_jobs
 from cramerl.sweep.plan import AXES, Sweep
 from cramerl.sweep.search import Search
 
 
-def plan_sweep(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
-    """Compare a sweep with its folder, see `make_plan`. This process leaves accelerators to the jobs."""
-    jax.config.update("jax_platforms", "cpu")
-    return make_plan(sweep, out, lambda env: env_family(env) == "gymnax", stored)
-
-
 def require_buildable(plan: Plan) -> None:
     """Raise ValueError for environments and settings of new jobs that cannot be built."""
+    jax.config.update("jax_platforms", "cpu")  # this process leaves accelerators to the jobs
     # Learning rates and the like do not decide whether a program can be built.
     sized = [name for name in AXES if name in ("v_min", "v_max") or not isinstance(DEFAULTS[name], float)]
     new = [job.group.first for job in plan.jobs if job.start != "resume"]
@@ -65,10 +59,10 @@ def run_sweep(
     """
     stored = [] if storage is None else stored_jobs(storage)
     for folder in stored:
-        Mirror(f"{storage}/{folder}", out / folder, log_file(out, folder)).synchronise(checkpoints=checkpoints)
+        Mirror.of_job(f"{storage}", out, folder).synchronise(checkpoints=checkpoints)
     failed: dict[str, str] = {}
     while True:
-        plan = plan_sweep(sweep if search is None else search.sweep(), out, stored)
+        plan = make_plan(sweep if search is None else search.sweep(), out, stored)
         if storage is not None and plan.jobs:
             require_writable(storage)
         write_record(out, plan, command, chosen, failed)

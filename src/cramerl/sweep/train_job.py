@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from cramerl.runs.folder import CONFIG, RunFolder
-from cramerl.runs.training import OnProgress, Run, resume, train
+from cramerl.runs.trainer import OnProgress, Run
+from cramerl.runs.training import resume, train
 from cramerl.sweep.folder import clear_folder, inspect_run
 from cramerl.sweep.job import JobFile
 from cramerl.sweep.mirror import Mirror

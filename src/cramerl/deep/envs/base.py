@@ -46,9 +46,10 @@ class EnvSpec(NamedTuple):
 
 def spec_from_json(values: dict[str, Any]) -> EnvSpec:
     """Read a spec back from JSON of ``spec._asdict()``. The family gymnax may be called "native" there."""
-    family = "gymnax" if values["family"] == "native" else values["family"]
-    require_choice("family", family, get_args(Family))
-    spec = EnvSpec(**{**values, "family": family, "frame_shape": tuple(values["frame_shape"])})
+    spec = EnvSpec(**{**values, "frame_shape": tuple(values["frame_shape"])})
+    if spec.family == "native":
+        spec = spec._replace(family="gymnax")
+    require_choice("family", spec.family, get_args(Family))
     for name in ("num_actions", "stack", "frames_per_step"):
         require_count(name, getattr(spec, name), 1)
     for size in spec.frame_shape:
