@@ -93,8 +93,13 @@ def run(options: argparse.Namespace) -> int:
     if evaluated:
         _check_outputs(options)
         return _write(options, read_evaluation(evaluated))
-    for run in options.runs:
-        _require_run(run)  # before libraries are loaded, which takes seconds
+    for run in options.runs:  # before libraries are loaded, which takes seconds
+        if not run.is_dir():
+            found = "is a file" if run.exists() else "does not exist"
+            raise ValueError(f"RUN must be a folder of cramerl train, export or evaluate, but {run} {found}")
+        weights = (run / EXPORTED_WEIGHTS).is_file() or (run / "checkpoints").is_dir()
+        if load_config(run).checkpoints == "none" and not weights:
+            raise ValueError(f"{run} has no weights: it was trained with --checkpoints none")
     require_deep_libraries()
     if options.serve:
         return _serve(options)
@@ -146,16 +151,6 @@ def _check_outputs(options: argparse.Namespace) -> None:
             picture.require_suffix(flag, path, suffixes)
             require_library(*libraries)
             require_writable(path)
-
-
-def _require_run(run: Path) -> None:
-    """ValueError unless a folder holds settings and may hold weights."""
-    if not run.is_dir():
-        found = "is a file" if run.exists() else "does not exist"
-        raise ValueError(f"RUN must be a folder of cramerl train, export or evaluate, but {run} {found}")
-    config = load_config(run)
-    if config.checkpoints == "none" and not (run / EXPORTED_WEIGHTS).is_file() and not (run / "checkpoints").is_dir():
-        raise ValueError(f"{run} has no weights: it was trained with --checkpoints none")
 
 
 def _write(options: argparse.Namespace, recording: Recording) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def pack(
         exact: steps that always have their own distributions.
     """
     (pictures,), steps_per_picture = _fit(
-        lambda every: [_thinned(recording.tape, start, every).chunks()], int(_PICTURE_FRACTION * page_bytes)
+        lambda every: [_thinned(recording.tape, every).chunks()], int(_PICTURE_FRACTION * page_bytes)
     )
     names = ("action", "reward", "score", "episode", "realised") if recording.visits is None else ("action", "visits")
     numbers = {name: _floats(getattr(recording, name)) for name in names}
@@ -42,7 +43,7 @@ def pack(
     used = sum(len(text) for some in (numbers, *(view["numbers"] for view in views)) for text in some.values())
     distributions, steps_per_distribution = _fit(
         lambda every: [
-            pack_distributions(view.distributions[_held(len(recording), every, exact)], described["precision"], start)
+            pack_distributions(view.distributions[_held(len(recording), every, exact)], described["precision"])
             for view, described in zip(recording.views, views, strict=True)
         ],
         page_bytes - _OVERHEAD_BYTES - used - _sent(pictures),
@@ -64,14 +65,16 @@ def pack(
             "palette": [f"#{colour.tobytes().hex()}" for colour in recording.palette],
             "legend": recording.legend,
             "caption": recording.caption,
-            "chunks": _plain(pictures),
+            "chunks": _plain(pictures, start),
         },
         "numbers": numbers,
-        "views": [view | {"distributions": _plain(chunks)} for view, chunks in zip(views, distributions, strict=True)],
+        "views": [
+            view | {"distributions": _plain(chunks, start)} for view, chunks in zip(views, distributions, strict=True)
+        ],
     }
 
 
-def pack_distributions(distributions: np.ndarray, precision: float, start: int = 0) -> list[Chunk]:
+def pack_distributions(distributions: np.ndarray, precision: float) -> list[Chunk]:
     """Chunks of 16-bit integers, in units of ``precision``; a step as its difference from the one before.
 
     All low bytes of a chunk come before all high bytes, which are mostly equal and compress to almost nothing.
@@ -84,7 +87,7 @@ def pack_distributions(distributions: np.ndarray, precision: float, start: int =
         part = whole[first : first + per_chunk]
         changes = np.diff(part, axis=0, prepend=np.zeros((1, size), "<i2"))  # wraps around, and back in the page
         planes = np.ascontiguousarray(changes.astype("<i2").reshape(-1, 1).view(np.uint8).T)
-        chunks.append(Chunk(start + first, len(part), zlib.compress(planes.tobytes(), 6)))
+        chunks.append(Chunk(len(part), zlib.compress(planes.tobytes(), 6)))
     return chunks
 
 
@@ -97,14 +100,9 @@ def _fit(pack: Callable[[int], list[list[Chunk]]], room: int) -> tuple[list[list
     return packed, every
 
 
-def _thinned(tape: Tape, start: int, every: int) -> Tape:
+def _thinned(tape: Tape, every: int) -> Tape:
     """A tape on which every picture is shown for ``every`` steps."""
-    if every == 1:
-        return tape
-    thinned = Tape(tape.size, start)
-    for step in _held(len(tape), every):
-        thinned.append(tape[step])
-    return thinned
+    return tape if every == 1 else Tape(tape.size, (tape[step] for step in _held(len(tape), every)))
 
 
 def _held(steps: int, every: int, exact: Collection[int] = ()) -> np.ndarray:
@@ -131,8 +129,11 @@ def _describe(view: View) -> dict[str, Any]:
     }
 
 
-def _plain(chunks: Sequence[Chunk]) -> list[list[Any]]:
-    return [[chunk.start, chunk.steps, base64.b64encode(chunk.data).decode()] for chunk in chunks]
+def _plain(chunks: Sequence[Chunk], start: int) -> list[list[Any]]:
+    """Index of the first step, number of steps and bytes of each chunk; the first one begins at ``start``."""
+    starts = accumulate((chunk.steps for chunk in chunks), initial=start)  # and the end of the last one
+    data = (base64.b64encode(chunk.data).decode() for chunk in chunks)
+    return [[first, chunk.steps, text] for first, chunk, text in zip(starts, chunks, data, strict=False)]
 
 
 def _sent(chunks: Sequence[Chunk]) -> int:

@@ -59,9 +59,7 @@ class Live:
             chosen = list(self._steps)[start - oldest :][:_PART_STEPS]
         if not chosen:
             return {"steps": 0, "played": self._count}
-        tape = Tape(chosen[0].picture.shape, start)
-        for step in chosen:
-            tape.append(step.picture)
+        tape = Tape(chosen[0].picture.shape, (step.picture for step in chosen))
         recording = assemble(self._player, chosen, tape)
         data = pack(recording, start=start)
         data["facts"] = [f"live, fraction of random actions {self._player.epsilon:.3g}", *recording.facts[2:]]
