@@ -32,7 +32,7 @@ def draw_distribution(
     *,
     realised: float | None = None,
     sticks: bool = False,
-) -> Any:
+) -> None:
     """Draw a distribution of returns: a bar for each mass, negative ones below the line in their own colour.
 
     The axes get the limits of `return_limits` and `mass_limits`; `share_limits` makes panels comparable.
@@ -69,7 +69,6 @@ def draw_distribution(
     if realised is not None and np.isfinite(realised):
         ax.axvline(realised, **REALISED)
     ax.set(xlim=limits, ylim=mass_limits(masses.min(), masses.max()))
-    return ax
 
 
 def return_limits(low: float, high: float, spacing: float = 0.0) -> tuple[float, float]:
@@ -118,7 +117,7 @@ def draw_state_distributions(atoms: Any, states: Any, masses: Any, means: Any) -
     return figure
 
 
-def draw_descents(ax: Any, errors: Any, labels: Any) -> Any:
+def draw_descents(ax: Any, errors: Any, labels: Any) -> None:
     """Draw error against gradient steps on logarithmic axes, one curve per loss."""
     for error, label, colour in zip(errors, labels, (ACCENT, NEGATIVE, POSITIVE), strict=True):
         # Below 1e-14 there are only rounding errors.
@@ -126,34 +125,32 @@ def draw_descents(ax: Any, errors: Any, labels: Any) -> Any:
     ax.set_xscale("symlog", linthresh=1)
     ax.set(xlabel="gradient steps", ylabel="Cramér distance to the target", ylim=(3e-15, 3))
     ax.legend(frameon=False, fontsize=8, loc="center right")
-    return ax
 
 
-def draw_curves(ax: Any, steps: Any, returns: Any, labels: Any) -> Any:
+def draw_curves(ax: Any, steps: Any, returns: Any, labels: Any) -> None:
     """Draw return against agent steps, one curve per run."""
     for x, y, label, colour in zip(steps, returns, labels, (NEGATIVE, POSITIVE, TARGET, ACCENT), strict=False):
         ax.plot(x, y, color=colour, linewidth=1.6, label=label)
     ax.set(xlabel="agent steps", ylabel="mean return of episodes")
     ax.legend(frameon=False, fontsize=8, loc="upper left")
-    return ax
 
 
-def draw_band(ax: Any, x: Any, middle: Any, low: Any, high: Any, *, label: str, colour: str, style: Any = "-") -> Any:
+def draw_band(ax: Any, x: Any, middle: Any, low: Any, high: Any, *, label: str, colour: str, style: Any = "-") -> None:
     """Draw a line with its interval as a band; NaN leaves a gap."""
     ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     ax.plot(x, middle, color=colour, linewidth=1.6, linestyle=style, label=label)
-    return ax
 
 
-def draw_points(ax: Any, x: Any, middle: Any, low: Any, high: Any, *, label: str, colour: str, style: Any = "-") -> Any:
+def draw_points(
+    ax: Any, x: Any, middle: Any, low: Any, high: Any, *, label: str, colour: str, style: Any = "-"
+) -> None:
     """Draw points joined by a line, each with its interval."""
     for at, bottom, top in zip(x, low, high, strict=True):
         ax.plot([at, at], [bottom, top], color=colour, linewidth=3.0, alpha=0.35, solid_capstyle="butt")
     ax.plot(x, middle, color=colour, linewidth=1.4, linestyle=style, marker="o", markersize=4, label=label)
-    return ax
 
 
-def draw_bars(ax: Any, labels: Any, estimates: Any, low: Any, high: Any, colours: Any, names: Any) -> Any:
+def draw_bars(ax: Any, labels: Any, estimates: Any, low: Any, high: Any, colours: Any, names: Any) -> None:
     """Draw estimates in rows, the first at the top: each is a mark in the bar of its interval.
 
     In an SVG the bars are called ``names``, and the marks the same with ``-mark``.
@@ -167,22 +164,18 @@ def draw_bars(ax: Any, labels: Any, estimates: Any, low: Any, high: Any, colours
     ax.set_yticks(places, labels)
     ax.use_sticky_edges = False
     ax.margins(x=0.08)
-    return ax
 
 
-def draw_levels(ax: Any, levels: Any, colours: Any) -> Any:
+def draw_levels(ax: Any, levels: Any, colours: Any) -> None:
     """Draw dotted horizontal lines at levels to compare with."""
     for level, colour in zip(levels, colours, strict=True):
         ax.axhline(level, color=colour, linewidth=1.0, linestyle=":")
-    return ax
 
 
-def draw_diverged(ax: Any, values: Any, colour: str) -> Any:
+def draw_diverged(ax: Any, values: Any, colour: str) -> None:
     """Draw crosses at the bottom, at settings without a score."""
     if not len(values):  # an empty line would still change the limits
-        return ax
-    ax.plot(values, [0.02] * len(values), "x", color=colour, transform=ax.get_xaxis_transform(), clip_on=False)
-    return ax
+        ax.plot(values, [0.02] * len(values), "x", color=colour, transform=ax.get_xaxis_transform(), clip_on=False)
 
 
 def new_figure(
@@ -213,24 +206,19 @@ def page_style() -> AbstractContextManager[Any]:
 def save_same(figure: Any, path: Path) -> Path:
     """Write a figure so that the same numbers give the same bytes: without dates or random names."""
     import matplotlib as mpl
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     silent = {".svg": ("Date", "Creator"), ".pdf": ("CreationDate", "Creator", "Producer"), ".png": ("Software",)}
     metadata = dict.fromkeys(silent[path.suffix])
     # Type 42 keeps the text of a PDF as text, which publishers require.
     with mpl.rc_context({"svg.hashsalt": "cramerl", "pdf.fonttype": 42}):
-        _settle(figure)
+        # Lay it out once for all formats: the last digits of the layout differ from one time to the next.
+        if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+            figure.draw_without_rendering()
+            figure.set_layout_engine(None)  # "none" would draw again before each format
+            for ax in figure.axes:
+                ax.set_position([round(part, 6) for part in ax.get_position(original=True).bounds], which="original")
         return write_whole(path, lambda temporary: figure.savefig(temporary, dpi=110, metadata=metadata))
-
-
-def _settle(figure: Any) -> None:
-    """Lay a figure out once for all formats: the last digits of the layout differ from one time to the next."""
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
-        figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # "none" would draw again before each format
-        for ax in figure.axes:
-            ax.set_position([round(part, 6) for part in ax.get_position(original=True).bounds], which="original")
 
 
 def put_titles(path: Path, titles: Mapping[str, str]) -> Path:

@@ -21,8 +21,6 @@ def test_the_page_holds_everything_and_asks_for_nothing(tmp_path):
     (found,) = re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)
     data = json.loads(found)
     assert data["open"] == data["phenomena"]["double-negative"]["steps"][0] == 17
-    with pytest.raises(ValueError, match="'disagreement' needs a recording of two agents or more"):
-        page_data(make_recording(views=("s51",)), highlight="disagreement")
 
 
 def test_a_name_cannot_end_the_script(tmp_path):
@@ -68,3 +66,11 @@ def test_colours_stand_out_as_accessibility_asks(scheme):
     assert contrast(colours["page"], colours["negative-text"]) >= 4.5  # of an error
     sheet = (files("cramerl.watch") / "assets" / "page.css").read_text()
     assert not re.search(r"color: #|stroke: #|fill: #", sheet)  # only the variables are colours
+
+
+@pytest.mark.parametrize(
+    ("highlight", "words"), [("joy", "got 'joy'"), ("disagreement", "got 'disagreement', which needs .* two agents")]
+)
+def test_a_phenomenon_that_cannot_be_highlighted(highlight, words):
+    with pytest.raises(ValueError, match=f"highlight must be one of double-negative, compensation, noise, {words}"):
+        page_data(make_recording(views=("dqn",)), highlight=highlight)

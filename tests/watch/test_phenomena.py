@@ -100,8 +100,4 @@ def test_scores_of_a_recording():
     assert all(score.shape == (40,) and np.isfinite(score).all() for score in found.values())
     alone = phenomena.scores(make_recording(views=("dqn",)))
     assert not any(score.any() for score in alone.values())
-    with pytest.raises(ValueError, match="highlight='disagreement' needs a recording of two agents or more, got one"):
-        phenomena.require_phenomenon("disagreement", alone)
-    with pytest.raises(ValueError, match=r"highlight must be one of double-negative, .*, got 'joy'"):
-        phenomena.require_phenomenon("joy", alone)
     assert phenomena.scores(make_recording(views=("s51", "qr", "dqn")))["disagreement"].min() > 0

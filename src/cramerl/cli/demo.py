@@ -28,21 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", type=Path, default=Path("out/demo"), help="folder to write to (default: %(default)s)")
     add("--atoms", type=integer_from(3), default=51, metavar="K", help="atoms (default: %(default)s)")
-    add(
-        "--steps",
-        type=integer_from(1),
-        default=5000,
-        metavar="N",
-        help="gradient steps per loss (default: %(default)s)",
+    text = "gradient steps per loss (default: %(default)s)"
+    add("--steps", type=integer_from(1), default=5000, metavar="N", help=text)
+    text = (
+        "also train s51, u51, c51 and dqn on MinAtar Breakout for N steps each, draw their curves and write a report; "
+        "150000 takes a few minutes on two cores, and a stopped demo can be continued (default: %(default)s)"
     )
-    add(
-        "--train-steps",
-        type=integer_from(0),
-        default=0,
-        metavar="N",
-        help="also train s51, u51, c51 and dqn on MinAtar Breakout for N steps each, draw their curves and write a "
-        "report; 150000 takes a few minutes on two cores, and a stopped demo can be continued (default: %(default)s)",
-    )
+    add("--train-steps", type=integer_from(0), default=0, metavar="N", help=text)
 
 
 def run(options: argparse.Namespace) -> int:

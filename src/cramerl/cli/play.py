@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cramerl.cli.flags import add_lane_flag, integer_from, probability, require_deep_libraries, show_progress
 from cramerl.runs.config import TrainConfig
+from cramerl.runs.folder import load_config
 
 if TYPE_CHECKING:
     from cramerl.deep.agent import Episode
@@ -31,8 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play the episodes."""
-    from cramerl.runs.folder import load_config
-
     config = load_config(options.folder, options.lane)
     require_deep_libraries()
     options.epsilon = config.eval_epsilon if options.epsilon is None else options.epsilon
@@ -69,8 +68,8 @@ def print_episodes(options: argparse.Namespace, config: TrainConfig, played: lis
         error = math.sqrt(sum((score - mean) ** 2 for score in scores) / (len(scores) - 1) / len(scores))
     if options.json:
         record = {"agent": config.agent, "env": config.env, "epsilon": options.epsilon, "seed": options.seed}
-        record |= {"lane": options.lane}
-        record |= {"episodes": [episode._asdict() for episode in played], "mean": mean, "standard_error": error}
+        episodes = [episode._asdict() for episode in played]
+        record |= {"lane": options.lane, "episodes": episodes, "mean": mean, "standard_error": error}
         print(json.dumps(record, indent=2))
         return
     for number, episode in enumerate(played, start=1):

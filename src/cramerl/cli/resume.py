@@ -8,6 +8,7 @@ from pathlib import Path
 from cramerl.cli.flags import require_deep_libraries
 from cramerl.cli.train import train_with_progress
 from cramerl.runs.config import parse_setting
+from cramerl.runs.folder import load_config
 from cramerl.runs.loggers import require_loggers
 
 
@@ -23,8 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Continue the run."""
-    from cramerl.runs.folder import load_config
-
     steps = None if options.steps is None else parse_setting("steps", options.steps)
     config = load_config(options.folder)
     require_deep_libraries()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cramerl.cli.flags import require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
 from cramerl.runs.config import LANE_SETTINGS, SETTINGS, parse_settings, require_agent_settings
+from cramerl.runs.folder import load_config, load_group, read_object
 from cramerl.runs.group import RunGroup
 from cramerl.runs.loggers import require_loggers
 from cramerl.runs.presets import PRESETS, preset, require_env_settings
@@ -87,8 +88,6 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
     if options.config is None:
         require_agent_settings(lanes, [options.agent])
         return RunGroup.of(preset(options.preset, options.agent, options.env, **changes), **lanes)
-    from cramerl.runs.folder import read_object
-
     try:
         group = read_object(options.config, RunGroup.from_json)
     except OSError as error:
@@ -125,26 +124,19 @@ def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
         print(f"cramerl: {error}", file=sys.stderr)
         return 1
     if not result.finished:
-        return _print_stopped(result)
+        kept = load_config(result.folder).checkpoints
+        text = f"to continue from its last checkpoint: cramerl resume {shlex.quote(str(result.folder))}"
+        if kept != "full":
+            text = f"{result.folder} cannot be resumed, because its checkpoints are {kept!r}"
+        print(f"cramerl: stopped at step {result.step:,}; {text}", file=sys.stderr)
+        return 130
     for line in describe_run(result, finished_before=steps[:1] == [result.step]):
         print(line)
     return 0
 
 
-def _print_stopped(result: Run) -> int:
-    from cramerl.runs.folder import load_config
-
-    kept = load_config(result.folder).checkpoints
-    text = f"to continue from its last checkpoint: cramerl resume {shlex.quote(str(result.folder))}"
-    if kept != "full":
-        text = f"{result.folder} cannot be resumed, because its checkpoints are {kept!r}"
-    print(f"cramerl: stopped at step {result.step:,}; {text}", file=sys.stderr)
-    return 130
-
-
 def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
     """What there is now, and what can be done with it."""
-    from cramerl.runs.folder import load_group
     from cramerl.runs.scores import tail_score
 
     group, folder = load_group(result.folder), shlex.quote(str(result.folder))

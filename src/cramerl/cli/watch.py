@@ -52,12 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "runs", nargs="+", type=Path, metavar="RUN", help="folders of runs or exports, or one of cramerl evaluate"
     )
     add = parser.add_argument_group("playing").add_argument
-    add(
-        "--lane",
-        type=_lanes,
-        metavar="N[,N]",
-        help="which run of a group: one for all folders, or one each (default: 0)",
-    )
+    text = "which run of a group: one for all folders, or one each (default: 0)"
+    add("--lane", type=_lanes, metavar="N[,N]", help=text)
     add("--episodes", type=integer_from(1), metavar="N", help="how many (default: 1)")
     add("--max-steps", type=integer_from(1), metavar="N", help="stop after N steps (default: when the episode ends)")
     add("--seed", type=integer_from(0, 2**31 - 1), help="of environment and actions (default: 0)")
@@ -97,8 +93,13 @@ def run(options: argparse.Namespace) -> int:
     if evaluated:
         _check_outputs(options)
         return _write(options, read_evaluation(evaluated))
-    for run in options.runs:
-        _require_run(run)  # before libraries are loaded, which takes seconds
+    for run in options.runs:  # before libraries are loaded, which takes seconds
+        if not run.is_dir():
+            found = "is a file" if run.exists() else "does not exist"
+            raise ValueError(f"RUN must be a folder of cramerl train, export or evaluate, but {run} {found}")
+        weights = (run / EXPORTED_WEIGHTS).is_file() or (run / "checkpoints").is_dir()
+        if load_config(run).checkpoints == "none" and not weights:
+            raise ValueError(f"{run} has no weights: it was trained with --checkpoints none")
     require_deep_libraries()
     if options.serve:
         return _serve(options)
@@ -106,8 +107,7 @@ def run(options: argparse.Namespace) -> int:
     from cramerl.watch.play import load_watched, record
 
     show_progress("loading ...")
-    names = ("episodes", "epsilon", "seed", "max_steps")
-    settings = {name: getattr(options, name) for name in names}
+    settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps")}
     recording = record(load_watched(options.runs, options.lane), **settings, on_progress=show_progress)
     print(f"{recording.title}: {'; '.join(recording.facts)}")
     return _write(options, recording)
@@ -151,16 +151,6 @@ def _check_outputs(options: argparse.Namespace) -> None:
             picture.require_suffix(flag, path, suffixes)
             require_library(*libraries)
             require_writable(path)
-
-
-def _require_run(run: Path) -> None:
-    """ValueError unless a folder holds settings and may hold weights."""
-    if not run.is_dir():
-        found = "is a file" if run.exists() else "does not exist"
-        raise ValueError(f"RUN must be a folder of cramerl train, export or evaluate, but {run} {found}")
-    config = load_config(run)
-    if config.checkpoints == "none" and not (run / EXPORTED_WEIGHTS).is_file() and not (run / "checkpoints").is_dir():
-        raise ValueError(f"{run} has no weights: it was trained with --checkpoints none")
 
 
 def _write(options: argparse.Namespace, recording: Recording) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -33,23 +34,19 @@ def pack(
         page_bytes: most bytes that the page may have.
         exact: steps that always have their own distributions.
     """
-    tape, units = recording.tape, [_unit(view) for view in recording.views]
     (pictures,), steps_per_picture = _fit(
-        lambda every: [_thinned(tape, start, every).chunks()], int(_PICTURE_FRACTION * page_bytes)
+        lambda every: [_thinned(recording.tape, every).chunks()], int(_PICTURE_FRACTION * page_bytes)
     )
     names = ("action", "reward", "score", "episode", "realised") if recording.visits is None else ("action", "visits")
     numbers = {name: _floats(getattr(recording, name)) for name in names}
-    view_numbers = [
-        {name: _floats(getattr(view, name)) for name in ("values", "total", "negative", "clipped")}
-        for view in recording.views
-    ]
-    used = _sent(pictures) + sum(len(text) for some in (numbers, *view_numbers) for text in some.values())
+    views = [_describe(view) for view in recording.views]
+    used = sum(len(text) for some in (numbers, *(view["numbers"] for view in views)) for text in some.values())
     distributions, steps_per_distribution = _fit(
         lambda every: [
-            pack_distributions(view.distributions[_held(len(recording), every, exact)], unit, start)
-            for view, unit in zip(recording.views, units, strict=True)
+            pack_distributions(view.distributions[_held(len(recording), every, exact)], described["precision"])
+            for view, described in zip(recording.views, views, strict=True)
         ],
-        page_bytes - _OVERHEAD_BYTES - used,
+        page_bytes - _OVERHEAD_BYTES - used - _sent(pictures),
     )
     facts = list(recording.facts)
     facts += [f"each picture stands for {steps_per_picture} steps"] if steps_per_picture > 1 else []
@@ -68,26 +65,16 @@ def pack(
             "palette": [f"#{colour.tobytes().hex()}" for colour in recording.palette],
             "legend": recording.legend,
             "caption": recording.caption,
-            "chunks": _plain(pictures),
+            "chunks": _plain(pictures, start),
         },
         "numbers": numbers,
         "views": [
-            {
-                "name": view.name,
-                "kind": view.kind,
-                "atoms": [float(f"{atom:.7g}") for atom in view.atoms],
-                "size": view.distributions.shape[2],
-                "precision": unit,
-                "limits": dict(zip("xy", view.limits(), strict=True)),
-                "distributions": _plain(packed),
-                "numbers": some,
-            }
-            for view, unit, packed, some in zip(recording.views, units, distributions, view_numbers, strict=True)
+            view | {"distributions": _plain(chunks, start)} for view, chunks in zip(views, distributions, strict=True)
         ],
     }
 
 
-def pack_distributions(distributions: np.ndarray, precision: float, start: int = 0) -> list[Chunk]:
+def pack_distributions(distributions: np.ndarray, precision: float) -> list[Chunk]:
     """Chunks of 16-bit integers, in units of ``precision``; a step as its difference from the one before.
 
     All low bytes of a chunk come before all high bytes, which are mostly equal and compress to almost nothing.
@@ -100,7 +87,7 @@ def pack_distributions(distributions: np.ndarray, precision: float, start: int =
         part = whole[first : first + per_chunk]
         changes = np.diff(part, axis=0, prepend=np.zeros((1, size), "<i2"))  # wraps around, and back in the page
         planes = np.ascontiguousarray(changes.astype("<i2").reshape(-1, 1).view(np.uint8).T)
-        chunks.append(Chunk(start + first, len(part), zlib.compress(planes.tobytes(), 6)))
+        chunks.append(Chunk(len(part), zlib.compress(planes.tobytes(), 6)))
     return chunks
 
 
@@ -113,14 +100,9 @@ def _fit(pack: Callable[[int], list[list[Chunk]]], room: int) -> tuple[list[list
     return packed, every
 
 
-def _thinned(tape: Tape, start: int, every: int) -> Tape:
+def _thinned(tape: Tape, every: int) -> Tape:
     """A tape on which every picture is shown for ``every`` steps."""
-    if every == 1:
-        return tape
-    thinned = Tape(tape.size, start)
-    for step in _held(len(tape), every):
-        thinned.append(tape[step])
-    return thinned
+    return tape if every == 1 else Tape(tape.size, (tape[step] for step in _held(len(tape), every)))
 
 
 def _held(steps: int, every: int, exact: Collection[int] = ()) -> np.ndarray:
@@ -131,15 +113,27 @@ def _held(steps: int, every: int, exact: Collection[int] = ()) -> np.ndarray:
     return np.maximum.accumulate(shown)
 
 
-def _unit(view: View) -> float:
-    """What one step of the integers means: the precision, or more if 16 bits would not hold the largest number."""
-    low, high = view.limits()[0]
-    scale = 1.0 if view.kind == "masses" else max(high - low, 1e-6) / 2
-    return max(_PRECISION * scale, float(np.max(np.abs(view.distributions), initial=0)) / 32_000)
+def _describe(view: View) -> dict[str, Any]:
+    """What the page knows of an agent, without its distributions."""
+    returns, masses = view.limits()
+    scale = 1.0 if view.kind == "masses" else max(returns[1] - returns[0], 1e-6) / 2
+    largest = float(np.max(np.abs(view.distributions), initial=0))
+    return {
+        "name": view.name,
+        "kind": view.kind,
+        "atoms": [float(f"{atom:.7g}") for atom in view.atoms],
+        "size": view.distributions.shape[2],
+        "precision": max(_PRECISION * scale, largest / 32_000),
+        "limits": {"x": returns, "y": masses},
+        "numbers": {name: _floats(getattr(view, name)) for name in ("values", "total", "negative", "clipped")},
+    }
 
 
-def _plain(chunks: Sequence[Chunk]) -> list[list[Any]]:
-    return [[chunk.start, chunk.steps, base64.b64encode(chunk.data).decode()] for chunk in chunks]
+def _plain(chunks: Sequence[Chunk], start: int) -> list[list[Any]]:
+    """Index of the first step, number of steps and bytes of each chunk; the first one begins at ``start``."""
+    starts = accumulate((chunk.steps for chunk in chunks), initial=start)  # and the end of the last one
+    data = (base64.b64encode(chunk.data).decode() for chunk in chunks)
+    return [[first, chunk.steps, text] for first, chunk, text in zip(starts, chunks, data, strict=False)]
 
 
 def _sent(chunks: Sequence[Chunk]) -> int:

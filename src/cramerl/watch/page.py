@@ -27,8 +27,9 @@ def write_page(recording: Recording, path: str | Path, *, highlight: str | None 
 def page_data(recording: Recording, *, highlight: str | None = None) -> dict[str, Any]:
     """The data of the page: a packed recording and the strongest steps of every phenomenon."""
     scores = phenomena.scores(recording)
-    if highlight is not None:
-        phenomena.require_phenomenon(highlight, scores)
+    if highlight not in (None, *scores):
+        hint = ", which needs a recording of two agents or more" if highlight in phenomena.PHENOMENA else ""
+        raise ValueError(f"highlight must be one of {', '.join(scores)}, got {highlight!r}{hint}")
     found = {name: phenomena.strongest_steps(score) for name, score in scores.items()}
     exact = {step for steps in found.values() for step in steps}
     return pack(recording, exact=exact) | {

@@ -100,15 +100,6 @@ def strongest_steps(score: np.ndarray, count: int = 10) -> list[int]:
     return found
 
 
-def require_phenomenon(highlight: str, found: dict[str, np.ndarray]) -> np.ndarray:
-    """The scores of one phenomenon; ValueError if ``found`` does not have it."""
-    if highlight not in PHENOMENA:
-        raise ValueError(f"highlight must be one of {', '.join(PHENOMENA)}, got {highlight!r}")
-    if highlight not in found:
-        raise ValueError(f"highlight={highlight!r} needs a recording of two agents or more, got one")
-    return found[highlight]
-
-
 def _with_unit_mass(view: View, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Atoms and masses (T, K) of the distributions of the actions taken."""
     taken = view.of_actions(action).astype(float)

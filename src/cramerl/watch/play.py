@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cramerl.deep.envs.base import EnvSpec
 from cramerl.deep.envs.names import game_name
 from cramerl.measures import clipped_mass
 from cramerl.runs import agents
@@ -60,21 +59,18 @@ def load_watched(runs: Sequence[str | Path], lanes: Sequence[int] | None = None)
     if len(lanes) != len(runs):
         raise ValueError(f"lanes must be one number, or one for each of {len(runs)} runs, got {len(lanes)}")
     configs = [load_config(run, lane) for run, lane in zip(runs, lanes, strict=True)]
-    _require_same("environment", runs, [_game(config) for config in configs])
+    _require_same("environment", runs, [game_name(config.env) or config.env for config in configs])
     loaded = [agents.load_agent(run, lane=lane) for run, lane in zip(runs, lanes, strict=True)]
     _require_same("actions", runs, [agent.spec.num_actions for agent in loaded])
     _require_same("observations", runs, [agent.spec.observation_shape for agent in loaded])
-    return [Watched(*one) for one in zip(_names(runs, configs, lanes), configs, loaded, strict=True)]
-
-
-def _names(runs: Sequence[str | Path], configs: Sequence[TrainConfig], lanes: Sequence[int]) -> list[str]:
-    """The kind of each agent; if several are of a kind, with folder and lane, and a number if that is not enough."""
-    kinds, shown = [config.agent for config in configs], []
-    for i, (run, config, lane) in enumerate(zip(runs, configs, lanes, strict=True)):
-        where = Path(run).resolve().name + (f", lane {lane}" if len(load_group(run)) > 1 else "")
-        name = config.agent if kinds.count(config.agent) == 1 else f"{config.agent} ({where})"
-        shown.append(name if name not in shown else f"{name} {i + 1}")
-    return shown
+    kinds, watched = [config.agent for config in configs], {}
+    for i, (run, lane, config, agent) in enumerate(zip(runs, lanes, configs, loaded, strict=True), start=1):
+        name = config.agent
+        if kinds.count(name) > 1:
+            name += f" ({Path(run).resolve().name}{f', lane {lane}' if len(load_group(run)) > 1 else ''})"
+        name += f" {i}" if name in watched else ""
+        watched[name] = Watched(name, config, agent)
+    return list(watched.values())
 
 
 class Player:
@@ -92,7 +88,11 @@ class Player:
         self.env = FilmedEnv(self.config)
         self._predict = [_predictor(one.agent) for one in self.watched]
         try:
-            _require_fit(self.watched[0], self.env.spec)
+            for what in ("num_actions", "observation_shape"):
+                trained, found = (getattr(spec, what) for spec in (watched[0].agent.spec, self.env.spec))
+                if trained != found:
+                    where = f"but {self.env.spec.name} has {what} {found}"
+                    raise ValueError(f"the agent was trained with {what} {trained}, {where}")
             self.actions = action_names(self.config, self.env.spec)
         except BaseException:
             self.env.close()
@@ -171,15 +171,23 @@ def record(
 
 def assemble(player: Player, steps: Sequence[PlayedStep], tape: Tape) -> Recording:
     """A recording from single steps."""
+    last, names = steps[-1], [one.name for one in player.watched]
+    end = "the episode ended" if last.ended else "cut off before the end of the episode"
+    facts = [
+        f"score {last.score + last.reward:,.6g} after {len(steps):,} steps ({end})",
+        f"seed {player.seed}, fraction of random actions {player.epsilon:.3g}",
+    ]
+    if len(names) > 1:
+        predict = "predicts" if len(names) == 2 else "predict"
+        facts.append(f"{names[0]} plays; {_listed(names[1:])} {predict} from the same frames")
     action = np.array([one.action for one in steps], np.int32)
     reward = np.array([one.reward for one in steps], np.float32)
     terminated = np.array([one.terminated for one in steps])
-    cut = np.array([one.ended for one in steps])
-    cut[-1] = True
+    cut = np.array([*(one.ended for one in steps[:-1]), True])
     return Recording(
-        title=f"{_listed([one.name for one in player.watched])} on {player.config.env}",
+        title=f"{_listed(names)} on {player.config.env}",
         unit="step",
-        facts=_facts(player, steps),
+        facts=facts,
         actions=player.actions,
         tape=tape,
         palette=player.env.palette.colours,
@@ -224,33 +232,11 @@ def _learned(config: TrainConfig, rewards: np.ndarray) -> np.ndarray:
     return np.clip(rewards, -1, 1) if config.clip_rewards else rewards
 
 
-def _facts(player: Player, steps: Sequence[PlayedStep]) -> list[str]:
-    last = steps[-1]
-    end = "the episode ended" if last.ended else "cut off before the end of the episode"
-    facts = [f"score {last.score + last.reward:,.6g} after {len(steps):,} steps ({end})"]
-    facts.append(f"seed {player.seed}, fraction of random actions {player.epsilon:.3g}")
-    if len(player.watched) > 1:
-        first, *others = [one.name for one in player.watched]
-        facts.append(f"{first} plays; {_listed(others)} predict{'s' if len(others) == 1 else ''} from the same frames")
-    return facts
-
-
 def _listed(names: list[str]) -> str:
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), names[-1]])
-
-
-def _game(config: TrainConfig) -> str:
-    return game_name(config.env) or config.env
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _require_same(what: str, runs: Sequence[str | Path], values: Sequence[object]) -> None:
     for run, value in zip(runs, values, strict=True):
         if value != values[0]:
             raise ValueError(f"runs must be of one game, but {runs[0]} has {what} {values[0]} and {run} has {value}")
-
-
-def _require_fit(watched: Watched, spec: EnvSpec) -> None:
-    for what in ("num_actions", "observation_shape"):
-        trained, found = getattr(watched.agent.spec, what), getattr(spec, what)
-        if trained != found:
-            raise ValueError(f"the agent was trained with {what} {trained}, but {spec.name} has {what} {found}")

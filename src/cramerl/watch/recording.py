@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,9 +23,8 @@ _CHUNK_BYTES = 1_000_000  # what a browser unpacks in the time of a frame or two
 
 
 class Chunk(NamedTuple):
-    """Consecutive steps: the index of the first, how many there are, and their bytes, compressed by zlib."""
+    """Consecutive steps: how many there are, and their bytes, compressed by zlib."""
 
-    start: int
     steps: int
     data: bytes
 
@@ -36,16 +36,17 @@ class Tape:
 
     Args:
         size: height and width of a picture.
-        start: index of the first picture.
+        pictures: the first ones, see `append`.
     """
 
-    def __init__(self, size: tuple[int, int], start: int = 0):
+    def __init__(self, size: tuple[int, int], pictures: Iterable[np.ndarray] = ()):
         self.size = size
         self._per_chunk = max(16, min(512, _CHUNK_BYTES // (size[0] * size[1])))
         self._chunks: list[Chunk] = []
         self._open: list[np.ndarray] = []
-        self._next = start
         self._unpacked: tuple[int, np.ndarray] | None = None
+        for picture in pictures:
+            self.append(picture)
 
     def __len__(self) -> int:
         return sum(chunk.steps for chunk in self._chunks) + len(self._open)
@@ -80,8 +81,7 @@ class Tape:
     def _close_chunk(self) -> None:
         pictures = np.stack(self._open)
         pictures[1:] ^= pictures[:-1].copy()
-        self._chunks.append(Chunk(self._next, len(pictures), zlib.compress(pictures.tobytes(), 9)))
-        self._next += len(pictures)
+        self._chunks.append(Chunk(len(pictures), zlib.compress(pictures.tobytes(), 9)))
         self._open = []
 
 
@@ -220,13 +220,9 @@ def realised_returns(rewards: np.ndarray, terminated: np.ndarray, cut: np.ndarra
         discount: per step.
     """
     realised, later = np.full(len(rewards), np.nan, np.float32), np.nan
-    for t in range(len(rewards) - 1, -1, -1):
-        if terminated[t]:
-            later = 0.0
-        elif cut[t]:
-            later = np.nan
-        later = rewards[t] + discount * later
-        realised[t] = later
+    for t in reversed(range(len(rewards))):
+        later = 0.0 if terminated[t] else np.nan if cut[t] else later
+        realised[t] = later = rewards[t] + discount * later
     return realised
 
 

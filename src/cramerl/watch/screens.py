@@ -5,6 +5,7 @@ Pictures are arrays of colour indices, so that a page, a video and a figure show
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -186,7 +187,8 @@ def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:
         emulator = ALEInterface()
         emulator.loadROM(str(roms.get_rom_path(game_name(config.env) or "")))
         actions = Action.__members__.values() if config.full_action_space else emulator.getMinimalActionSet()
-        names = [_words(action.name) for action in actions][: spec.num_actions]
+        words = [re.findall("NOOP|UP|DOWN|LEFT|RIGHT|FIRE", action.name) for action in actions]  # UPRIGHTFIRE
+        names = [" ".join(some).lower().replace("noop", "no-op") for some in words][: spec.num_actions]
     elif _is_cartpole(spec):
         names = ["push left", "push right"]
     elif spec.name.endswith("-MinAtar"):
@@ -199,10 +201,3 @@ def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:
 
 def _is_cartpole(spec: EnvSpec) -> bool:
     return spec.name.removeprefix("gym:") in ("CartPole-v0", "CartPole-v1") and spec.frame_shape == (4,)
-
-
-def _words(name: str) -> str:
-    """``UPRIGHTFIRE`` -> ``up right fire``."""
-    for word in ("NOOP", "UP", "DOWN", "LEFT", "RIGHT", "FIRE"):
-        name = name.replace(word, f"{word} ", 1)
-    return name.strip().lower().replace("noop", "no-op")

@@ -59,9 +59,7 @@ class Live:
             chosen = list(self._steps)[start - oldest :][:_PART_STEPS]
         if not chosen:
             return {"steps": 0, "played": self._count}
-        tape = Tape(chosen[0].picture.shape, start)
-        for step in chosen:
-            tape.append(step.picture)
+        tape = Tape(chosen[0].picture.shape, (step.picture for step in chosen))
         recording = assemble(self._player, chosen, tape)
         data = pack(recording, start=start)
         data["facts"] = [f"live, fraction of random actions {self._player.epsilon:.3g}", *recording.facts[2:]]
@@ -123,26 +121,22 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with the page at /, and with new steps at /steps?after=N."""
         url, live = urlsplit(self.path), self.server.live  # type: ignore[attr-defined] - a LiveServer
+        after = parse_qs(url.query).get("after", ["-1"])[0]
+        status, kind = 200, "text/plain"
         try:
             if url.path == "/":
-                self._answer(200, "text/html; charset=utf-8", live.page())
-            elif url.path == "/steps":
-                after = parse_qs(url.query).get("after", ["-1"])[0]
-                if not after.removeprefix("-").isdecimal():
-                    self._answer(400, "text/plain; charset=utf-8", f"after must be an integer, got {after}")
-                    return
-                self._answer(200, "application/json", json.dumps(live.part(int(after)), allow_nan=False))
+                kind, text = "text/html", live.page()
+            elif url.path != "/steps":
+                status, text = 404, "not found; the page is at /"
+            elif not after.removeprefix("-").isdecimal():
+                status, text = 400, f"after must be an integer, got {after}"
             else:
-                self._answer(404, "text/plain", "not found; the page is at /")
-        except ConnectionError:
-            raise
+                kind, text = "application/json", json.dumps(live.part(int(after)), allow_nan=False)
         except Exception as error:
-            self._answer(500, "text/plain; charset=utf-8", f"{error}")
-
-    def _answer(self, status: int, kind: str, text: str) -> None:
+            status, text = 500, f"{error}"
         data = text.encode()
         self.send_response(status)
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()

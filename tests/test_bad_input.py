@@ -104,7 +104,7 @@ CALLS = {
     ),
     "affine: traced": (
         lambda: jax.jit(lambda a: cramerl.project_affine(S, GOOD, a, [1.0]))(GOOD[None]),
-        "matrix must be known",
+        "matrix must be a concrete array",
     ),
     "basis: outputs": (lambda: cramerl.unit_mass_basis(S).masses(GOOD), "outputs must have a last axis of 2"),
     "affine: masses": (lambda: cramerl.project_affine(S, WIDE, [GOOD], [1.0]), "masses " + LAST_AXIS),

@@ -1,6 +1,5 @@
 """`cramerl watch` on the command line: a page, a video, a picture, live play, and errors."""
 
-import io
 import json
 import os
 import shutil
@@ -10,44 +9,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from commands import FROM_A_TERMINAL, refused, run
 from lenient import lenient
 from untrained import small_config, write_untrained
-
-from cramerl.cli.main import main
-
-
-class Result(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def run(*arguments) -> Result:
-    """Run a command in this process, where imports and compiled programs are shared."""
-    out, err = io.StringIO(), io.StringIO()
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with lenient(), redirect_stdout(out), redirect_stderr(err):
-            status = main([str(argument) for argument in arguments])
-    except SystemExit as stop:  # argparse
-        status = stop.code
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    return Result(status, out.getvalue(), err.getvalue())
-
-
-def refused(*arguments) -> str:
-    """The error message of a command that does nothing else."""
-    result = run(*arguments)
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
-    return result.stderr.splitlines()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +111,7 @@ def test_bad_input_is_a_sentence(runs, tmp_path):
     assert "must be a file that ends in .html, .htm, got" in refused("watch", s51, "--out", tmp_path / "a.mp4")
     assert "--video has no effect on --serve" in refused("watch", s51, "--serve", "--video", tmp_path / "a.mp4")
     (tmp_path / "folder.html").mkdir()
-    assert "new or an ordinary file" in refused("watch", s51, "--out", tmp_path / "folder.html")
+    assert "new or a regular file" in refused("watch", s51, "--out", tmp_path / "folder.html")
     assert list(tmp_path.iterdir()) == [tmp_path / "folder.html"]
     words = refused("watch", s51, runs / "other")
     assert "runs must be of one game" in words
@@ -153,7 +121,7 @@ def test_bad_input_is_a_sentence(runs, tmp_path):
 def test_a_pipe_or_a_device_is_not_replaced(runs, tmp_path):
     pipe = tmp_path / "pipe.html"
     os.mkfifo(pipe)
-    assert "new or an ordinary file" in refused("watch", runs / "s51", "--max-steps", "3", "--out", pipe)
+    assert "new or a regular file" in refused("watch", runs / "s51", "--max-steps", "3", "--out", pipe)
     assert pipe.is_fifo()
 
 
@@ -230,14 +198,11 @@ def test_runs_of_a_group_are_watched_by_their_lanes(runs, tmp_path):
 
 
 def test_live_play_on_loopback(runs):
-    # A process started in the background ignores Ctrl-C, and so do its children: this one listens again.
-    listen = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    command = f"{listen} import cramerl.cli.main as cli; sys.exit(cli.main())"
     words = ["watch", str(runs / "s51"), "--serve", "--port", "0", "--fps", "60"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", FROM_A_TERMINAL, *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
+        assert process.stdout.readline() == "ready\n"
         address = process.stdout.readline().split()[2]
         with urllib.request.urlopen(address, timeout=30) as answer:
             assert b'"live":true' in answer.read()

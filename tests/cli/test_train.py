@@ -1,0 +1,206 @@
+"""`cramerl train`: settings, what it prints, and what it refuses."""
+
+import importlib.util
+import json
+import sys
+
+import pytest
+from commands import python, refused, run
+from study_runs import write_run
+from tiny import SMALL, TINY
+
+from cramerl.cli.train import describe_run
+from cramerl.runs.config import SETTINGS
+from cramerl.runs.trainer import Run
+
+
+def test_training_writes_a_run_and_says_what_to_do_with_it(trained):
+    folder, result = trained
+    assert "trained s51 on CartPole-v1: 600 steps" in result.stdout
+    assert "in the last fifth of the steps" in result.stdout
+    assert "in 1 evaluation episodes" in result.stdout
+    assert f"cramerl play '{folder}'" in result.stdout
+    config = json.loads((folder / "config.json").read_text())
+    assert config["hidden_units"] == [8]
+    assert config["eval_episodes"] == 1
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 6 + 2
+
+
+@pytest.mark.parametrize("updates", [0, 7])
+def test_a_run_that_has_not_learned_says_so(updates, tmp_path):
+    folder = write_run(tmp_path / "run", "s51", min_replay_steps=5_000)
+    (folder / "environment.json").write_text("{}")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows = [row | ({"charts/updates": updates} if updates else {}) for row in rows]
+    words = list(describe_run(Run(folder, 1000, True, rows), finished_before=False))
+    sentence = "it has not learned yet: no update is made in the first 5,000 steps (min_replay_steps)"
+    assert (sentence in words) == (not updates)
+
+
+def test_a_sentence_of_ours_has_no_note_of_jax_behind_it(tmp_path):
+    near = ("--v-min", "1", "--v-max", "1.0000000001", "--out", str(tmp_path / "run"))
+    result = run("train", "c51", "CartPole-v1", *TINY, *near)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].endswith("differ in float32, got Support.uniform(1.0, 1.0000000001, 11)")
+    assert "JAX" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_piped_progress_is_plain_lines(trained):
+    lines = trained[1].stderr.splitlines()
+    assert "CartPole-v1 (gymnax, preset smoke): 600 steps, 4 environments, into " in lines[0]
+    assert lines[1] == "step 0/600"
+    assert lines[-1].startswith("step 600/600  ")
+    for word in ("steps/s", "return ", "loss ", "mass "):
+        assert word in lines[-1]
+    assert "\033" not in trained[1].stderr
+
+
+def test_a_loss_that_is_not_finite(tmp_path):
+    """The loop is real; only the settings are mad."""
+    result = run("train", "dqn", "CartPole-v1", *SMALL, "--out", str(tmp_path / "run"), "--learning-rate", "1e30")
+    assert result.returncode == 1, result.stderr
+    assert "cramerl: the loss is not finite at update" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
+    rates = ["--learning-rate", "1e-3,1e30", "--checkpoints", "weights"]
+    result = run("train", "dqn", "CartPole-v1", *SMALL, *rates, "--out", "run", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "diverged: run 1 (learning_rate 1e+30, seed 0): the loss is not finite at update" in result.stderr
+    assert "2 runs were trained: 0 (learning_rate 0.001, seed 0), 1 (learning_rate 1e+30, seed 0)" in result.stdout
+    assert "1 of them diverged, their loss is no longer finite: 1 (learning_rate 1e+30, seed 0)" in result.stdout
+    played = run("play", "run", "--lane", "0", "--episodes", "1", "--json", cwd=tmp_path)
+    assert json.loads(played.stdout)["lane"] == 0
+    for command in (["play", "run"], ["export", "run", "--out", "there"]):
+        refused = run(*command, "--lane", "1", cwd=tmp_path)
+        assert refused.returncode == 2
+        assert refused.stderr.endswith("in run, got 1, which diverged: its loss was not finite\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["s51"], "the following arguments are required: ENV"),
+        (["s52", "CartPole-v1"], "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got 's52'"),
+        (["s51", ""], "env must be the name of an environment, got ''"),
+        (["s51", "NoSuchGame-v0"], "got 'NoSuchGame-v0'"),
+        (["s51", "ALE/Pnog-v5"], "did you mean 'pong'"),
+        (["s51", "CartPole-v1", "--preset", "fast"], "preset must be one of paper, icml"),
+        (["s51", "CartPole-v1", "--steps", "1.5"], "steps must be an integer, got '1.5'"),
+        (["s51", "CartPole-v1", "--num-envs", "0"], "num_envs must be an integer >= 1 and <= 65536, got 0"),
+        (["s51", "CartPole-v1", "--v-min", "-1e1", "--v-max", "-20"], "v_min must be less than v_max, got"),
+        (["s51", "CartPole-v1", "--double-q", "maybe"], "double_q must be true or false, got 'maybe'"),
+        (
+            ["dqn", "CartPole-v1", "--mean-weight", "0.1"],
+            "cramerl: mean_weight is a setting of s51, u51 and would be ignored by dqn: leave it out",
+        ),
+        (["s51", "CartPole-v1", "--network", "resnet"], "network must be one of auto, nature"),
+        (["s51", "CartPole-v1", "--batchsize", "3"], "--batchsize 3; did you mean --batch-size?"),
+        (["s51", "CartPole-v1", "--preset", "smoke", "--config", "x.json"], "not allowed with argument"),
+        (
+            ["s51", "CartPole-v1", "--config", "x.json"],
+            "--config must be a file of settings, x.json cannot be read: No such file or directory",
+        ),
+        (["s51", "CartPole-v1", "--track", "wandb"], "wandb is not installed"),
+    ],
+)
+def test_bad_input(arguments, sentence, tmp_path):
+    if "wandb" in arguments and importlib.util.find_spec("wandb"):
+        pytest.skip("wandb is installed")
+    assert sentence in refused("train", *arguments, cwd=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_there_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    result = run("train", "s51", "CartPole-v1", *TINY, "--out", str(tmp_path))
+    assert result.returncode == 2
+    assert f"out must be a new or empty folder, {tmp_path} exists and is not empty" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("library", ["jax", "ale_py", "safetensors"])
+def test_a_missing_extra_is_named(library, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    words = refused("train", "s51", "CartPole-v1", "--out", tmp_path / "out")
+    assert f"{library} is not installed; install it with: pip install 'cramerl[deep]'" in words
+    assert not (tmp_path / "out").exists()
+
+
+def test_settings_printed_are_settings_read(tmp_path):
+    changes = [
+        "--double-q",
+        "--no-clip-rewards",
+        "--life-loss-ends",
+        "false",
+        "--v-min",
+        "-1e1",
+        "--hidden-units",
+        "3,4",
+    ]
+    printed = run("train", "c51", "pong", "--preset", "machado", *changes, "--print-config", cwd=tmp_path)
+    assert printed.returncode == 0, printed.stderr
+    config = json.loads(printed.stdout)
+    assert config["double_q"] is True
+    assert config["clip_rewards"] is config["life_loss_ends"] is False
+    assert (config["v_min"], config["hidden_units"], config["sticky"]) == (-10.0, [3, 4], 0.25)
+    (tmp_path / "settings.json").write_text(printed.stdout)
+    again = run("train", "c51", "pong", "--config", "settings.json", "--print-config", cwd=tmp_path)
+    assert again.stdout == printed.stdout
+    changed = run("train", "c51", "qbert", "--config", "settings.json", "--seed", "3", "--print-config", cwd=tmp_path)
+    assert json.loads(changed.stdout) == config | {"env": "qbert", "seed": 3}
+    other = run("train", "qr", "qbert", "--config", "settings.json", "--print-config", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "AGENT must be c51, as in settings.json" in other.stderr
+    ignored = run(
+        "train", "c51", "pong", "--config", "settings.json", "--mean-weight", "1", "--print-config", cwd=tmp_path
+    )
+    assert ignored.returncode == 2
+    assert "mean_weight is a setting of s51, u51 and would be ignored by c51" in ignored.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
+
+
+def test_help_explains_every_setting():
+    words = run("train", "--help").stdout
+    flat = " ".join(words.split())
+    for name, setting in SETTINGS.items():
+        if name not in ("agent", "env"):
+            assert f"--{name.replace('_', '-')} " in words
+        if name != "preset":
+            assert setting.help.replace("-", "") in flat.replace("- ", "").replace("-", "")
+
+
+def test_help_settings_and_the_package_need_no_jax():
+    heavy = ["jax", "gymnax", "gymnasium", "ale_py", "rich", "optax", "safetensors"]
+    code = f"""
+import sys
+from cramerl.cli.main import main
+try:
+    status = main(sys.argv[1:])
+except SystemExit as end:
+    status = end.code
+import cramerl
+cramerl.TrainConfig, cramerl.preset
+print(status, [m for m in {heavy} if m in sys.modules], file=sys.stderr)
+"""
+    for arguments in (["train", "--help"], ["train", "s51", "pong", "--print-config"]):
+        assert python("-c", code, *arguments).stderr == "0 []\n"
+
+
+def test_names_are_loaded_when_first_used():
+    code = """
+import sys, cramerl
+before = [m for m in sys.modules if m.startswith("cramerl.runs")]
+listed = {*cramerl.__all__, "train", "load_agent"} <= set(dir(cramerl))
+from cramerl import *
+print(before, listed, preset("smoke", "u51", "CartPole-v1").agent, hasattr(cramerl, "nothing"), "jax" in sys.modules)
+"""
+    assert python("-c", code).stdout == "[] True u51 False False\n"
+
+
+def test_training_from_python_without_the_extra_says_what_to_install():
+    hide = "import sys; sys.modules['jax'] = None; import cramerl; cramerl.train"
+    last = python("-c", hide).stderr.splitlines()[-1]
+    assert last == "ImportError: cramerl.train needs jax; install it with: pip install 'cramerl[deep]'"

@@ -1,0 +1,45 @@
+"""Files are written whole or not at all, and only regular files are replaced."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cramerl._files import require_writable, write_text, write_whole
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path):
+    path = tmp_path / "numbers.json"
+    path.write_text("old")
+
+    def fail(temporary: Path) -> None:
+        temporary.write_text("ne")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, fail)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    link, target, screen = (tmp_path / name for name in ("link", "target", "screen"))
+    link.symlink_to(target)
+    for words in ("first", "second"):
+        assert write_text(link, words) == link
+        assert (link.is_symlink(), target.read_text()) == (True, words)
+    screen.symlink_to("/proc/self/fd/1")  # as /dev/stdout is
+    with pytest.raises(OSError, match="is not a file that can be replaced"):
+        write_text(screen, "words")
+    with pytest.raises(ValueError, match=r"must be new or a regular file, got .*screen"):
+        require_writable(screen)
+    assert screen.is_symlink()
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="is not a file that can be replaced"):
+        write_text(pipe, "words")
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
