@@ -26,25 +26,15 @@ _Key = tuple[float, float]
 
 
 class Moments(NamedTuple):
-    """Moments of the features of a process or a log, by group of reward and discount.
+    """Moments of the features of a process or a log, by group of reward and discount."""
 
-    Attributes:
-        rewards: (G,) reward of each group.
-        discounts: (G,) discount.
-        crosses: B_g, (G, D, D).
-        inflows: (G, D), probability of each group, weighted by the features.
-        terminal: (D, K), projected distribution of the rewards that end the return.
-        lstd_matrix: (D, D), sum of discount times B over everything.
-        lstd_vector: (D,), mean reward, weighted by the features.
-    """
-
-    rewards: Floats
-    discounts: Floats
-    crosses: Floats
-    inflows: Floats
-    terminal: Floats
-    lstd_matrix: Floats
-    lstd_vector: Floats
+    rewards: Floats  # (G,) reward of each group
+    discounts: Floats  # (G,) discount
+    crosses: Floats  # B_g, (G, D, D)
+    inflows: Floats  # (G, D), probability of each group, weighted by the features
+    terminal: Floats  # (D, K), projected distribution of the rewards that end the return
+    lstd_matrix: Floats  # (D, D), sum of discount times B over everything
+    lstd_vector: Floats  # (D,), mean reward, weighted by the features
 
 
 class MomentCollector:

@@ -25,21 +25,13 @@ _CHUNK_ENTRIES = 4_000_000
 
 
 class Branches(NamedTuple):
-    """Where a process can go from each state, by reward.
+    """Where a process can go from each state, by reward."""
 
-    Attributes:
-        states: (N,) state x_n each branch leaves, ascending.
-        rewards: (N,) reward r_n.
-        discounts: (N,) discount of what follows: that of the process, or 0 where the return ends.
-        ends: (N,) whether the return ends here.
-        next_distribution: (N, S) sparse; the rows of the branches of one state sum to one together.
-    """
-
-    states: NDArray[np.intp]
-    rewards: Floats
-    discounts: Floats
-    ends: NDArray[np.bool_]
-    next_distribution: Sparse
+    states: NDArray[np.intp]  # (N,) state x_n each branch leaves, ascending
+    rewards: Floats  # (N,) reward r_n
+    discounts: Floats  # (N,) discount of what follows: that of the process, or 0 where the return ends
+    ends: NDArray[np.bool_]  # (N,) whether the return ends here
+    next_distribution: Sparse  # (N, S) sparse; the rows of the branches of one state sum to one together
 
     @property
     def num_states(self) -> int:

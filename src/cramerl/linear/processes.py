@@ -105,7 +105,7 @@ class MarkovRewardProcess:
             policy: (S, A) probabilities, (S,) actions, or "uniform".
             discount: in [0, 1).
         """
-        by_action = action_matrices(transitions, policy)
+        by_action = action_matrices(transitions)
         num_states, num_actions = by_action[0].shape[0], len(by_action)
         choice = policy_table(policy, num_states, num_actions)
         reward = np.asarray(rewards, dtype=np.float64)

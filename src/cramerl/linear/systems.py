@@ -32,17 +32,11 @@ _MOST_BACKUP_NUMBERS, _MOST_PRODUCT_ATOMS = 2_000_000, 201
 
 @dataclass(frozen=True)
 class LinearSystem:
-    """Theta = F Theta + b in whitened weights (D, K).
+    """Theta = F Theta + b in whitened weights (D, K)."""
 
-    Attributes:
-        apply: F.
-        constant: b.
-        dense: builds F as a (D, K, D, K) array, or None where only products are available.
-    """
-
-    apply: Callable[[Floats], Floats]
-    constant: Floats
-    dense: Callable[[], Floats] | None
+    apply: Callable[[Floats], Floats]  # F
+    constant: Floats  # b
+    dense: Callable[[], Floats] | None  # builds F as a (D, K, D, K) array, or None where only products are available
 
 
 def process_moments(problem: Problem) -> Moments:

@@ -68,7 +68,7 @@ class TransitionSums:
         """Whether the moments can be kept when these rows are added."""
         if self.collector is None or self._always_fit():
             return self.collector is not None
-        count = self.collector.count_after(rows.rewards[~rows.ended], self.discount)
+        count = self.collector.count_after(rows.rewards[~rows.terminated], self.discount)
         return count * self.gram.size <= self.most_numbers
 
     def _always_fit(self) -> bool:
@@ -97,18 +97,18 @@ class TransitionSums:
             self.collector = None
         if self.collector is not None:
             ones = np.ones(len(x))
-            self.collector.add(x, rows.next_features, r, rows.discounts(self.discount), rows.ended, ones)
+            self.collector.add(x, rows.next_features, r, rows.discounts(self.discount), rows.terminated, ones)
         low, high = self.support.v_min, self.support.v_max
         slack = 1e-12 * (high - low)
         moved = self.discount * self.support.atoms
         below = np.searchsorted(moved, low - r - slack)
         above = k - np.searchsorted(moved, high - r + slack, side="right")
-        place = np.where(rows.ended, k, k + above - below)
+        place = np.where(rows.terminated, k, k + above - below)
         index = np.flatnonzero(place != k)
         hits = sparse.csr_array((np.ones(len(index)), (place[index], index)), shape=(len(self.leaving), len(r)))
         self.leaving[:, :-1] += hits @ rows.next_features
         self.leaving[:, -1] += hits.sum(axis=1)
-        last = r[rows.ended]
+        last = r[rows.terminated]
         self.ended_outside += (last < low - slack).sum(), (last > high + slack).sum()
 
     def report(self, weights: Floats, normalisation: Normalisation) -> SupportReport:
@@ -186,14 +186,14 @@ def system_by_passes(
 
     def constants(part: Rows) -> list[Any]:
         """Backups of the uniform distribution: of transitions that continue, and of those that end at the reward."""
-        ended, even = part.ended[:, None], np.full(k, 1.0 / k)
+        ended, even = part.terminated[:, None], np.full(k, 1.0 / k)
         return [backed_up(part, np.where(ended, 0.0, even)), backed_up(part, np.where(ended, even, 0.0))]
 
     def move(weights: Floats) -> Floats:
         plain = change @ weights
 
         def product(part: Rows) -> list[Any]:
-            return [backed_up(part, np.where(part.ended[:, None], 0.0, part.next_features @ plain))]
+            return [backed_up(part, np.where(part.terminated[:, None], 0.0, part.next_features @ plain))]
 
         (moved,) = source.total(RowTotals(product, (np.add,), size)).values
         return change.T @ moved / n

@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from cramerl._checks import require_count
 from cramerl._extras import load_library
-from cramerl.linear.sources.chunks import Chunk, regroup
+from cramerl.linear.sources.chunks import regroup
+from cramerl.linear.transitions import Rows
 
 
 def read_minari(
     dataset: Any, feature_function: Callable[[Any], ArrayLike], *, chunk_rows: int = 200_000
-) -> Iterator[Chunk]:
+) -> Iterator[Rows]:
     """Transitions from the episodes of a Minari dataset, a chunk at a time.
 
     Every step of every episode is a transition, including the last. If the episode terminated, the return ends there.
@@ -46,7 +47,7 @@ def read_minari(
     return regroup((_episode(episode, feature_function) for episode in dataset.iterate_episodes()), chunk_rows)
 
 
-def _episode(episode: Any, feature_function: Callable[[Any], ArrayLike]) -> Chunk:
+def _episode(episode: Any, feature_function: Callable[[Any], ArrayLike]) -> Rows:
     table, length = np.asarray(feature_function(episode.observations), dtype=np.float64), len(episode.rewards)
     if table.ndim != 2 or len(table) != length + 1:
         raise ValueError(
@@ -54,4 +55,4 @@ def _episode(episode: Any, feature_function: Callable[[Any], ArrayLike]) -> Chun
             f"episode, got shape {table.shape}"
         )
     rewards = np.asarray(episode.rewards, dtype=np.float64)
-    return Chunk(table[:-1], rewards, table[1:], np.asarray(episode.terminations, dtype=bool))
+    return Rows(table[:-1], rewards, table[1:], np.asarray(episode.terminations, dtype=bool))
