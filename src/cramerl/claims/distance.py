@@ -242,7 +242,7 @@ def _printed_fixed_point_gap() -> float:
         moved = bellman(setting, masses)
         return pi @ (moved - moved.mean(axis=1, keepdims=True) + 1 / math.sqrt(k))
 
-    right = evaluate(setting.process, setting.features, setting.support, normalisation="after").masses
+    right = evaluate(*setting, normalisation="after").masses
     return float(np.abs(fixed_point(step, right.shape) - math.sqrt(k) * right).max())
 
 

@@ -41,22 +41,11 @@ def random_setting(
     num_features: int = 2,
     num_atoms: int = 7,
     discount: float = 0.8,
-    reach: float = 1.0,
-    bias: bool = False,
-    uneven: bool = False,
+    reach: float = 1.0,  # largest reward, in units of the largest that never clips
+    bias: bool = False,  # make the first feature the constant
+    uneven: bool = False,  # draw the atoms at random instead of one apart
 ) -> Setting:
-    """A dense random process with two rewards a state that depend on the next state, and normal features.
-
-    Args:
-        rng: where everything is drawn from.
-        num_states: S.
-        num_features: D.
-        num_atoms: K.
-        discount: gamma.
-        reach: largest reward, in units of the largest that never clips; above one returns may leave the support.
-        bias: make the first feature the constant.
-        uneven: draw the atoms at random instead of one apart.
-    """
+    """A dense random process with two rewards a state that depend on the next state, and normal features."""
     support = unit_support(num_atoms)
     if uneven:
         inner = np.sort(rng.uniform(support.v_min, support.v_max, num_atoms - 2))
@@ -134,16 +123,9 @@ def density_distance_sq(atoms: Floats, difference: Floats) -> float:
 def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = False) -> tuple[Floats, Floats]:
     """One step of minimising the loss of Eq. 5 (constant corrected) over outputs that are linear in weights w.
 
-    Nothing is assumed of the design: normal equations of the quadratic loss, with T' applied to every column.
-
-    Args:
-        setting: the process, its support and states.
-        design: (S, K, W): outputs are ``design @ w``.
-        lam: λ > 0.
-        before: give the outputs mass one before they are backed up.
-
-    Returns:
-        F (W, W) and c (W,): the step is w -> F w + c.
+    Nothing is assumed of the design (S, K, W), which makes outputs ``design @ w``: normal equations of the quadratic
+    loss, with T' applied to every column. ``before`` gives the outputs mass one before they are backed up. The step is
+    w -> F w + c; returns F (W, W) and c (W,).
     """
     k, xi = setting.support.num_atoms, setting.weights
     weighted = np.einsum("x,xkw,kl->wxl", xi, design, cramer_gram(setting.support, 0.0))

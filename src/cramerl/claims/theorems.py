@@ -246,14 +246,12 @@ def _paper_bound(setting: Setting, lam: float, fine: Support) -> Bound:
     masses = evaluate(*setting, normalisation="after").masses
     best = span_projection(setting) @ project(setting.support, fine.atoms, distribution)
 
-    def error_sq(rows: Floats) -> float:
-        return distribution_error_sq(setting, rows, fine, distribution) + lam * off(rows)
+    def sides(rows: Floats) -> tuple[float, float]:
+        off = lam * mass_sq(setting, rows - 1.0 / setting.support.num_atoms)
+        return distribution_error_sq(setting, rows, fine, distribution) + off, off
 
-    def off(rows: Floats) -> float:
-        return mass_sq(setting, rows - 1.0 / setting.support.num_atoms)
-
-    right = (error_sq(best) - gamma * lam * off(masses)) / (1 - gamma)
-    return Bound(error_sq(masses), right)
+    (left, off), (best_sq, _) = sides(masses), sides(best)
+    return Bound(left, (best_sq - gamma * off) / (1 - gamma))
 
 
 def _largest_bound(
@@ -318,7 +316,4 @@ def _mean_ratio(support: Support, error: Array) -> float:
     return float(support.atoms @ error) ** 2 / float(cramer_distance_sq(support, error, 0 * error, 10.0))
 
 
-STATEMENTS = (
-    *(_claim_9f, _claim_9g, _claim_9h, _claim_9i),
-    *(_claim_10a, _claim_10b, _claim_10c, _claim_10d, _claim_10e),
-)
+STATEMENTS = (_claim_9f, _claim_9g, _claim_9h, _claim_9i, _claim_10a, _claim_10b, _claim_10c, _claim_10d, _claim_10e)
