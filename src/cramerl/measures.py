@@ -145,9 +145,8 @@ def clipped_mass(support: Support, rewards: Array, discounts: Array, masses: Arr
     require_in_unit_interval(discounts=discounts)
     leading = broadcast_leading(rewards=rewards.shape, discounts=discounts.shape, masses=masses.shape[:-1])
     size = xp.abs(expand(xp, masses, (*leading, support.num_atoms)))
-    moved = expand(xp, rewards, leading)[..., None] + expand(xp, discounts, leading)[..., None] * along_last(
-        xp, support.atoms, size
-    )
+    rewards, discounts = (expand(xp, array, leading)[..., None] for array in (rewards, discounts))
+    moved = rewards + discounts * along_last(xp, support.atoms, size)
     outside = (moved < support.v_min) | (moved > support.v_max)
     clipped = xp.sum(xp.where(outside, size, xp.zeros_like(size)), axis=-1)
     return clipped / xp.clip(xp.sum(size, axis=-1), float(xp.finfo(size.dtype).smallest_normal), None)
