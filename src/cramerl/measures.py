@@ -13,12 +13,7 @@ import numpy as np
 from array_api_compat import is_numpy_namespace
 
 from cramerl._arrays import Array, along_last, as_floats, clip, constant, expand, running_max, take
-from cramerl._checks import (
-    broadcast_leading,
-    require_in_unit_interval,
-    require_on_support,
-    require_positive_mass,
-)
+from cramerl._checks import broadcast_leading, require_in_unit_interval, require_on_support, require_positive_mass
 from cramerl.supports import Support
 
 

@@ -9,17 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from cramerl._arrays import Floats
-from cramerl.claims.claim import (
-    FALSE,
-    HOLDS,
-    ROUNDING,
-    WITHIN_ONE,
-    Figures,
-    at_least,
-    at_most,
-    exactly,
-    states,
-)
+from cramerl.claims.claim import FALSE, HOLDS, ROUNDING, WITHIN_ONE, Figures, at_least, at_most, exactly, states
 from cramerl.claims.setting import (
     Setting,
     bellman,

@@ -126,13 +126,7 @@ class MarkovRewardProcess:
 
     @classmethod
     def from_gymnasium(
-        cls,
-        env_id: str,
-        policy: ArrayLike | str,
-        discount: float,
-        *,
-        absorbing: bool = False,
-        **options: Any,
+        cls, env_id: str, policy: ArrayLike | str, discount: float, *, absorbing: bool = False, **options: Any
     ) -> Self:
         """A tabular Gymnasium environment (with ``env.unwrapped.P``: FrozenLake, Taxi, CliffWalking) under a policy.
 

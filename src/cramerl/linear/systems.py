@@ -107,11 +107,7 @@ def state_space_system(problem: Problem) -> LinearSystem:
 
 
 def matrix_free_system(
-    move: Callable[[Floats], Floats],
-    spread: Floats,
-    terminal: Floats,
-    constant: Floats,
-    normalisation: Normalisation,
+    move: Callable[[Floats], Floats], spread: Floats, terminal: Floats, constant: Floats, normalisation: Normalisation
 ) -> LinearSystem:
     """The system from a function for its products.
 

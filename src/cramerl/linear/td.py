@@ -179,11 +179,7 @@ class LinearTD:
         return self.masses(features, averaged=averaged) @ self.support.atoms
 
     def update(
-        self,
-        features: ArrayLike,
-        rewards: ArrayLike,
-        next_features: ArrayLike,
-        terminated: ArrayLike | None = None,
+        self, features: ArrayLike, rewards: ArrayLike, next_features: ArrayLike, terminated: ArrayLike | None = None
     ) -> None:
         """Make one step along the mean direction of a batch of transitions, or of a single one.
 
