@@ -69,16 +69,7 @@ class Branches(NamedTuple):
 
 
 def projected_bellman_update(branches: Branches, support: Support, masses: Floats) -> Floats:
-    r"""Projected distribution of :math:`R(x) + \gamma Z(X')` at every state, :math:`\sum_r P_r Q M_r^\top`.
-
-    Args:
-        branches: the process.
-        support: K atoms.
-        masses: Q, (S, K) signed masses.
-
-    Returns:
-        (S, K) masses.
-    """
+    r"""(S, K): projected distribution of :math:`R(x) + \gamma Z(X')`, which is :math:`\sum_r P_r Q M_r^\top`."""
     return _branchwise(branches, support, lambda part: branches.next_distribution[part] @ masses)
 
 

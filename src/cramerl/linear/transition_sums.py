@@ -55,7 +55,7 @@ class TransitionSums:
 
     def __init__(self, support: Support, discount: float, num_features: int):
         self.support, self.discount = support, discount
-        self.collector: MomentCollector | None = MomentCollector(support, num_features)
+        self.collector: MomentCollector | None = MomentCollector(support, discount, num_features)
         self.gram, self.total = np.zeros((num_features, num_features)), np.zeros(num_features)
         self.num_samples = 0
         # For `report`: sums of (next features, 1) by how many atoms the reward moves beyond an end of the support. Row
@@ -68,7 +68,7 @@ class TransitionSums:
         """Whether the moments can be kept when these rows are added."""
         if self.collector is None or self._always_fit():
             return self.collector is not None
-        count = self.collector.count_after(rows.rewards[~rows.terminated], self.discount)
+        count = self.collector.count_after(rows.rewards[~rows.terminated])
         return count * self.gram.size <= self.most_numbers
 
     def _always_fit(self) -> bool:
@@ -96,8 +96,7 @@ class TransitionSums:
         if not self.fits(rows):
             self.collector = None
         if self.collector is not None:
-            ones = np.ones(len(x))
-            self.collector.add(x, rows.next_features, r, rows.discounts(self.discount), rows.terminated, ones)
+            self.collector.add(x, rows.next_features, r, rows.terminated, np.ones(len(x)))
         low, high = self.support.v_min, self.support.v_max
         slack = 1e-12 * (high - low)
         moved = self.discount * self.support.atoms
