@@ -135,11 +135,6 @@ def apply_matrix(xp: Any, matrix: np.ndarray, vectors: Array) -> Array:
     return xp.sum(vectors[..., :, None] * columns, axis=-2)
 
 
-def index_dtype(xp: Any) -> Any:
-    """The library's default integer, which is also what it indexes with."""
-    return xp.asarray(0).dtype
-
-
 def is_compiling(value: Array) -> bool:
     """Whether ``torch.compile`` is tracing this code."""
     return is_torch_array(value) and sys.modules["torch"].compiler.is_compiling()

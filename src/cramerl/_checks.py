@@ -35,13 +35,6 @@ def require_in_unit_interval(**arrays: Array) -> None:
             raise ValueError(f"{name} must lie in [0, 1], got {values[~inside].flat[0]}")
 
 
-def require_positive_mass(name: str, total: Array) -> None:
-    """Raise ValueError if a total mass is not positive: such a measure has no quantiles."""
-    values = host_values(total)
-    if values is not None and not (values > 0).all():
-        raise ValueError(f"{name} must have a positive total mass, got a total of {values[~(values > 0)].flat[0]}")
-
-
 def require_on_support(xp: Any, support: Any, **arrays: Array) -> None:
     """Raise ValueError unless the arrays hold finite masses on a support whose atoms differ in their dtype."""
     if not isinstance(support, Support):

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_namespace
 
-from cramerl._arrays import Array, along_last, as_floats, clip, constant, expand, running_max, take
-from cramerl._checks import broadcast_leading, require_in_unit_interval, require_on_support, require_positive_mass
+from cramerl._arrays import Array, along_last, as_floats, clip, constant, expand, host_values, running_max, take
+from cramerl._checks import broadcast_leading, require_in_unit_interval, require_on_support
 from cramerl.supports import Support
 
 
@@ -202,7 +202,9 @@ def _monotone_cdf(xp: Any, masses: Array, level: Array) -> tuple[Array, Array, A
     """Running maximum of the CDF within [0, total], the threshold a quantile must reach, and level times total."""
     cumulative = xp.cumulative_sum(masses, axis=-1)
     total = cumulative[..., -1:]
-    require_positive_mass("masses", total)
+    known = host_values(total)
+    if known is not None and not (known > 0).all():  # such a measure has no quantiles
+        raise ValueError(f"masses must have a positive total mass, got a total of {known[~(known > 0)].flat[0]}")
     eps = xp.finfo(masses.dtype).eps
     rounding = 4 * eps * xp.sum(xp.abs(masses), axis=-1, keepdims=True)
     least = eps * eps * total  # level 0 is read as the limit from above

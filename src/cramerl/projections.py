@@ -18,7 +18,6 @@ from cramerl._arrays import (
     expand,
     host_reals,
     host_values,
-    index_dtype,
     take,
 )
 from cramerl._checks import (
@@ -179,7 +178,7 @@ def _split_mass(support: Support, atoms: Array, masses: Array, xp: Any) -> Array
 def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
     """The cell [z_i, z_{i+1}] each atom falls into (the end cell if beyond), and how far up in it, in [0, 1]."""
     inside = clip(xp, atoms, support.v_min, support.v_max)
-    integer, last = index_dtype(xp), support.num_atoms - 2
+    integer, last = xp.asarray(0).dtype, support.num_atoms - 2  # the default integer, which a library indexes with
     if support.is_uniform:
         width = float(np.mean(support.spacings))
         cell = xp.astype(xp.floor((inside - support.v_min) / width), integer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -63,16 +62,9 @@ def random_setting(
     return Setting(process, features, support)
 
 
-def one_state(num_atoms: int = 5, discount: float = 0.5) -> Setting:
+def one_state() -> Setting:
     """The smallest process: one state, reward zero, one feature. Its return is zero, and nothing clips."""
-    return Setting(MarkovRewardProcess([[1.0]], [0.0], discount), np.ones((1, 1)), unit_support(num_atoms))
-
-
-def three_cycle() -> Setting:
-    """States 0 -> 1 -> 2 -> 0 with returns 1, 0, -1, all on three atoms, and features that span the zero-sum ones."""
-    cycle, returns = np.roll(np.eye(3), 1, axis=1), np.array([1.0, 0.0, -1.0])
-    process = MarkovRewardProcess(cycle, returns - 0.5 * cycle @ returns, 0.5)
-    return Setting(process, np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]), unit_support(3))
+    return Setting(MarkovRewardProcess([[1.0]], [0.0], 0.5), np.ones((1, 1)), unit_support(5))
 
 
 def bellman(setting: Setting, masses: Floats) -> Floats:
@@ -84,15 +76,6 @@ def span_projection(setting: Setting) -> Floats:
     """Π_Φ, (S, S): projection onto the span of the features in the stationary norm."""
     weighted = setting.features.T * setting.weights
     return setting.features @ np.linalg.solve(weighted @ setting.features, weighted)
-
-
-def fixed_point(step: Callable[[Floats], Floats], shape: tuple[int, ...]) -> Floats:
-    """Fixed point of an affine map of arrays of this shape, by a dense solve."""
-    size = int(np.prod(shape))
-    constant = step(np.zeros(shape)).ravel()
-    matrix = np.stack([step(unit.reshape(shape)).ravel() - constant for unit in np.eye(size)], axis=1)
-    found: Floats = np.linalg.solve(np.eye(size) - matrix, constant).astype(np.float64)
-    return found.reshape(shape)
 
 
 def shape_sq(setting: Setting, difference: Floats) -> float:

@@ -40,23 +40,13 @@ class SupportReport(NamedTuple):
 
 
 class TransitionSums:
-    """Sums over transitions: all that an estimator keeps of them.
-
-    Attributes:
-        support: K atoms.
-        discount: gamma.
-        collector: the moments; None once they would be too large to keep.
-        gram: (D, D) sum of phi phi'.
-        total: (D,) sum of phi.
-        num_samples: transitions added.
-        part_rows: most rows to add at once.
-        most_numbers: most numbers in the moments.
-    """
+    """Sums over transitions: all that an estimator keeps of them."""
 
     def __init__(self, support: Support, discount: float, num_features: int):
         self.support, self.discount = support, discount
+        # The moments; None once they would be too large to keep.
         self.collector: MomentCollector | None = MomentCollector(support, discount, num_features)
-        self.gram, self.total = np.zeros((num_features, num_features)), np.zeros(num_features)
+        self.gram, self.total = np.zeros((num_features, num_features)), np.zeros(num_features)  # of phi phi' and phi
         self.num_samples = 0
         # For `report`: sums of (next features, 1) by how many atoms the reward moves beyond an end of the support. Row
         # K + n has the transitions that move n atoms above it, row K - n those that move n atoms below.

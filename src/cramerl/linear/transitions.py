@@ -18,13 +18,9 @@ _CHUNK_NUMBERS = 12_500_000
 
 
 class Sums(Protocol):
-    """Something that is summed over rows, in parts that may be summed in any order and on any machine.
+    """Something that is summed over rows, in parts that may be summed in any order and on any machine."""
 
-    Attributes:
-        part_rows: most rows to add at once, so that work arrays stay small.
-    """
-
-    part_rows: int
+    part_rows: int  # most rows to add at once, so that work arrays stay small
 
     def add(self, rows: Rows) -> None:
         """Add these rows."""
@@ -83,18 +79,13 @@ class Rows(NamedTuple):
 class RowTotals:
     """Arrays that a function computes from rows, combined over all rows.
 
-    Args:
-        function: from rows to arrays. It may travel to other machines, so what it refers to should be small.
-        combine: how two of each array become one: ``np.add``, ``np.minimum``, ``np.maximum``.
-        part_rows: most rows for the function at once.
-
-    Attributes:
-        values: the arrays; empty before any rows were added.
+    ``combine`` says how two of each array become one: ``np.add``, ``np.minimum``, ``np.maximum``. The function may
+    travel to other machines, so what it refers to should be small.
     """
 
     def __init__(self, function: Callable[[Rows], Sequence[Any]], combine: Sequence[np.ufunc], part_rows: int):
         self.function, self.combine, self.part_rows = function, combine, part_rows
-        self.values: list[Any] = []
+        self.values: list[Any] = []  # empty before any rows were added
 
     def add(self, rows: Rows) -> None:
         """Combine the arrays of these rows with the rest."""
