@@ -44,7 +44,11 @@ def as_floats(**arguments: Any) -> tuple[Any, ...]:
     values = tuple(arguments.values())
     if _alike(values):
         return array_namespace(values[0]), *values
-    xp = _common_namespace(arguments)
+    libraries = {array_namespace(v): name for name, v in arguments.items() if is_array(v) and not _is_numpy(v)}
+    if len(libraries) > 1:
+        names = ", ".join(f"{name} from {xp.__name__}" for xp, name in libraries.items())
+        raise TypeError(f"all arrays must come from one array library, got {names}")
+    xp = next(iter(libraries)) if libraries else array_namespace(np.empty(0))
     natives = [v for v in values if is_array(v) and _belongs(xp, v)]
     floats = [v.dtype for v in natives if xp.isdtype(v.dtype, "real floating")]
     dtype = xp.result_type(*floats) if floats else xp.asarray(0.0).dtype
@@ -58,19 +62,8 @@ def _alike(values: tuple[Any, ...]) -> bool:
     if not is_array(first) or isinstance(first, np.generic):
         return False
     kind, dtype = type(first), first.dtype
-    return all(type(v) is kind and v.dtype == dtype for v in values) and array_namespace(first).isdtype(
-        dtype, "real floating"
-    )
-
-
-def _common_namespace(arguments: dict[str, Any]) -> Any:
-    libraries = {
-        array_namespace(value): name for name, value in arguments.items() if is_array(value) and not _is_numpy(value)
-    }
-    if len(libraries) > 1:
-        names = ", ".join(f"{name} from {xp.__name__}" for xp, name in libraries.items())
-        raise TypeError(f"all arrays must come from one array library, got {names}")
-    return next(iter(libraries)) if libraries else array_namespace(np.empty(0))
+    same = all(type(v) is kind and v.dtype == dtype for v in values)
+    return same and array_namespace(first).isdtype(dtype, "real floating")
 
 
 def _belongs(xp: Any, value: Any) -> bool:
@@ -142,11 +135,6 @@ def apply_matrix(xp: Any, matrix: np.ndarray, vectors: Array) -> Array:
     return xp.sum(vectors[..., :, None] * columns, axis=-2)
 
 
-def index_dtype(xp: Any) -> Any:
-    """The library's default integer, which is also what it indexes with."""
-    return xp.asarray(0).dtype
-
-
 def is_compiling(value: Array) -> bool:
     """Whether ``torch.compile`` is tracing this code."""
     return is_torch_array(value) and sys.modules["torch"].compiler.is_compiling()
@@ -196,7 +184,10 @@ def take(xp: Any, vector: Array, index: Array) -> Array:
 def add_at(xp: Any, size: int, index: Array, values: Array) -> Array:
     """Sum ``values`` into ``size`` bins along the last axis: (..., J) -> (..., size)."""
     if is_numpy_namespace(xp):
-        return _add_at_numpy(size, index, values)
+        rows = values.size // values.shape[-1] if values.shape[-1] else 0
+        offsets = size * np.arange(rows, dtype=index.dtype).reshape(*values.shape[:-1], 1)
+        sums = np.bincount((index + offsets).ravel(), values.ravel(), minlength=rows * size)
+        return sums.astype(values.dtype, copy=False).reshape(*values.shape[:-1], size)
     if is_torch_namespace(xp):
         zeros = xp.zeros((*values.shape[:-1], size), dtype=values.dtype, device=values.device)
         return zeros.scatter_add(-1, index, values)
@@ -208,13 +199,6 @@ def add_at(xp: Any, size: int, index: Array, values: Array) -> Array:
     bins = xp.arange(size, dtype=index.dtype, device=device(index))
     hits = index[..., None] == xp.reshape(bins, (1,) * index.ndim + (size,))
     return xp.sum(xp.where(hits, values[..., None], xp.zeros_like(values[..., None])), axis=-2)
-
-
-def _add_at_numpy(size: int, index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    rows = values.size // values.shape[-1] if values.shape[-1] else 0
-    offsets = size * np.arange(rows, dtype=index.dtype).reshape(*values.shape[:-1], 1)
-    sums = np.bincount((index + offsets).ravel(), values.ravel(), minlength=rows * size)
-    return sums.astype(values.dtype, copy=False).reshape(*values.shape[:-1], size)
 
 
 def running_max(xp: Any, values: Array) -> Array:

@@ -19,14 +19,12 @@ def require_finite(**arrays: Array) -> None:
     """Raise ValueError if an array holds NaN or infinity."""
     for name, array in arrays.items():
         values = host_values(array)
-        if values is not None and not _all_finite(values):
-            raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)].flat[0]}")
-
-
-def _all_finite(values: np.ndarray) -> bool:
-    """One sum shows it, unless the sum overflows: then every value is checked."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(np.sum(values))) or bool(np.isfinite(values).all())
+        if values is None:
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.sum(values)  # is finite where all values are, unless it overflows: then every one is checked
+        if not np.isfinite(total) and not (finite := np.isfinite(values)).all():
+            raise ValueError(f"{name} must be finite, got {values[~finite].flat[0]}")
 
 
 def require_in_unit_interval(**arrays: Array) -> None:
@@ -35,13 +33,6 @@ def require_in_unit_interval(**arrays: Array) -> None:
         values = host_values(array)
         if values is not None and not (inside := (values >= 0) & (values <= 1)).all():
             raise ValueError(f"{name} must lie in [0, 1], got {values[~inside].flat[0]}")
-
-
-def require_positive_mass(name: str, total: Array) -> None:
-    """Raise ValueError if a total mass is not positive: such a measure has no quantiles."""
-    values = host_values(total)
-    if values is not None and not (values > 0).all():
-        raise ValueError(f"{name} must have a positive total mass, got a total of {values[~(values > 0)].flat[0]}")
 
 
 def require_on_support(xp: Any, support: Any, **arrays: Array) -> None:
@@ -106,7 +97,10 @@ def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
     """
     allowed = "a finite number >= 0" if zero_allowed else "a finite number > 0"
     if type(value) in (int, float):
-        number = _as_float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # of an integer
+            number = math.inf
     else:
         known = value
         if is_array(value) and not isinstance(value, np.generic):
@@ -119,14 +113,6 @@ def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):
         raise ValueError(f"{name} must be {allowed}, got {number}")
     return number if isinstance(value, (int, float, np.generic, np.ndarray)) else value
-
-
-def _as_float(value: int | float) -> float:
-    """The number; infinity for an integer that is too large."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 def require_count(name: str, value: Any, least: int = 1) -> int:

@@ -43,12 +43,7 @@ def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
     settings: dict[str, Any] = {"address": place} if place else {"address": "local", "include_dashboard": False}
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(
-            **settings,
-            **({} if place else resources),
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        ray.init(**settings, **({} if place else resources), log_to_driver=False, logging_level=logging.ERROR)
     except SystemExit:  # from Ray's own handler of SIGTERM, which it installs meanwhile
         raise SystemExit(128 + signal.SIGTERM) from None
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:

@@ -70,20 +70,17 @@ def raw_distance_sq(support: Support, p: Array, q: Array, form: Literal["cumulat
     """
     require_choice("form", form, ("cumulative", "tail"))
     xp, p, q = as_floats(p=p, q=q)
-    difference = _difference(support, xp, p=p, q=q)
-    weights = _raw_weights(support)
+    difference, weights = _difference(support, xp, p=p, q=q), _raw_weights(support, tail=form == "tail")
     if form == "tail":
-        difference, weights = xp.flip(difference, axis=-1), _raw_weights(support, tail=True)
+        difference = xp.flip(difference, axis=-1)
     return xp.sum(xp.cumulative_sum(difference, axis=-1) ** 2 * along_last(xp, weights, difference), axis=-1)
 
 
 def raw_gram(support: Support, form: Literal["cumulative", "tail"] = "cumulative") -> Matrix:
     """Matrix (K, K) of `raw_distance_sq`."""
     require_choice("form", form, ("cumulative", "tail"))
-    sums = np.tri(support.num_atoms)
-    if form == "tail":
-        return (sums * _raw_weights(support, tail=True)[::-1]) @ sums.T
-    return (sums.T * _raw_weights(support)) @ sums
+    sums, weights = np.tri(support.num_atoms), _raw_weights(support, tail=form == "tail")
+    return (sums * weights[::-1]) @ sums.T if form == "tail" else (sums.T * weights) @ sums
 
 
 def cramer_gram(support: Support, mass_penalty: float) -> Matrix:
@@ -206,7 +203,7 @@ def _difference(support: Support, xp: Any, **pair: Array) -> Array:
     return first - second
 
 
-def _raw_weights(support: Support, *, tail: bool = False) -> Matrix:
+def _raw_weights(support: Support, *, tail: bool) -> Matrix:
     """Spacing covered by each partial sum, in the order the sums are taken."""
     spacings = support.spacings[::-1] if tail else support.spacings
     return np.append(spacings, spacings.mean())

@@ -69,7 +69,10 @@ def run(num_atoms: int = 51, num_steps: int = 5000) -> Demo:
         The numbers; `summary` turns them into plain values, `draw` into a picture.
     """
     support = Support.uniform(-10, 10, num_atoms)
-    prediction = _signed_prediction(support)
+    # Two bumps and a negative dip between them: what the outputs of S51 look like. Total mass one.
+    z = support.atoms
+    prediction = np.exp(-((z + 3) ** 2)) + 1.5 * np.exp(-((z - 4) ** 2) / 3) - 0.4 * np.exp(-((z - 0.5) ** 2) / 0.6)
+    prediction = prediction / prediction.sum()
     target = backup(support, 1.0, 0.9, prediction)
     return Demo(
         support=support,
@@ -102,11 +105,7 @@ def summary(demo: Demo) -> dict[str, Any]:
                 "total_mass": float(total_mass(demo.support, masses)),
                 "negative_mass": float(negative_mass(demo.support, masses)),
             }
-            for name, masses in (
-                ("prediction", demo.prediction),
-                ("target", demo.target),
-                ("nearest", demo.nearest),
-            )
+            for name, masses in (("prediction", demo.prediction), ("target", demo.target), ("nearest", demo.nearest))
         },
     }
 
@@ -124,13 +123,6 @@ def draw(demo: Demo, path: Path) -> Path:
     plots.draw_descents(right, [d.error for d in demo.descents], labels)
     right.set_title(f"Learning {demo.support.num_atoms} atoms by gradient descent")
     return plots.save(figure, path)
-
-
-def _signed_prediction(support: Support) -> Floats:
-    """Two bumps and a negative dip between them: what the outputs of S51 look like. Total mass one."""
-    z = support.atoms
-    masses = np.exp(-((z + 3) ** 2)) + 1.5 * np.exp(-((z - 4) ** 2) / 3) - 0.4 * np.exp(-((z - 0.5) ** 2) / 0.6)
-    return masses / masses.sum()
 
 
 def _conditioning(num_atoms: int) -> Conditioning:

@@ -91,10 +91,7 @@ def named_features(text: str, process: MarkovRewardProcess, *, bias: bool) -> Fl
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Write the numbers as JSON and the distributions of the most visited states as a picture."""
-    return [
-        write_process_record(evaluation, folder),
-        write_whole(folder / "evaluation.png", evaluation.plot),
-    ]
+    return [write_process_record(evaluation, folder), write_whole(folder / "evaluation.png", evaluation.plot)]
 
 
 class LogEvaluation(NamedTuple):
@@ -192,7 +189,4 @@ def write_log_evaluation(found: LogEvaluation, folder: Path) -> list[Path]:
     plots.draw_distribution(ax, model.support_.atoms, model.predict_masses(states).mean(axis=0))
     ax.set(xlabel="return", ylabel="mass")
     ax.set_title(f"Mean distribution of the return, first {len(states)} states of the log")
-    return [
-        write_log_record(model, found.layout, states, folder),
-        plots.save(figure, folder / "evaluation.png"),
-    ]
+    return [write_log_record(model, found.layout, states, folder), plots.save(figure, folder / "evaluation.png")]

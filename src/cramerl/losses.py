@@ -123,7 +123,13 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
     require_finite(target=target, quantiles=quantiles)
     leading = broadcast_leading(target=target.shape[:-1], quantiles=quantiles.shape[:-1])
     samples, count = target.shape[-1], quantiles.shape[-1]
-    tau = _levels(xp, levels, quantiles)
+    if levels is None:
+        tau = (2 * xp.arange(count, dtype=quantiles.dtype, device=placement(xp, quantiles)) + 1) / (2 * count)
+    else:
+        _, tau, _ = as_floats(levels=levels, quantiles=quantiles)
+        if tuple(tau.shape) != (count,):
+            raise ValueError(f"levels must have shape ({count},), one for each quantile, got {tuple(tau.shape)}")
+        require_in_unit_interval(levels=tau)
     target = expand(xp, target, (*leading, samples))
     quantiles = expand(xp, quantiles, (*leading, count))
     delta = target[..., None, :] - quantiles[..., :, None]
@@ -208,17 +214,6 @@ def _scaled_huber(xp: Any, delta: Array, threshold: Any) -> Array:
     inner = xp.minimum(size, kappa)
     divisor = xp.where(kappa > 0, kappa, xp.ones_like(kappa))
     return xp.where(kappa > 0, inner * (size - inner / 2) / divisor, size)
-
-
-def _levels(xp: Any, levels: Array | None, quantiles: Array) -> Array:
-    count = quantiles.shape[-1]
-    if levels is None:
-        return (2 * xp.arange(count, dtype=quantiles.dtype, device=placement(xp, quantiles)) + 1) / (2 * count)
-    _, tau, _ = as_floats(levels=levels, quantiles=quantiles)
-    if tuple(tau.shape) != (count,):
-        raise ValueError(f"levels must have shape ({count},), one for each quantile, got {tuple(tau.shape)}")
-    require_in_unit_interval(levels=tau)
-    return tau
 
 
 def _broadcast(xp: Any, **pair: Array) -> list[Array]:

@@ -18,7 +18,6 @@ from cramerl._arrays import (
     expand,
     host_reals,
     host_values,
-    index_dtype,
     take,
 )
 from cramerl._checks import (
@@ -135,7 +134,11 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
         (..., K) masses q with Aq = b.
     """
     penalty = require_penalty(mass_penalty, zero_allowed=False)
-    constraints = _host_matrix(support, matrix)
+    constraints = host_reals("matrix", matrix)
+    if constraints.ndim != 2 or constraints.shape[1] != support.num_atoms or not constraints.shape[0]:
+        shape = f"(M, {support.num_atoms}) with M >= 1"
+        raise ValueError(f"matrix must have shape {shape}, got {constraints.shape}")
+    require_finite(matrix=constraints)
     xp, masses, offset = as_floats(masses=masses, offset=offset)
     require_on_support(xp, support, masses=masses)
     require_last_axis(constraints.shape[0], "the rows of matrix", offset=offset)
@@ -147,7 +150,14 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     projected = masses
     for _ in range(2):  # the second time removes the rounding errors of the first
         projected = projected - apply_matrix(xp, correction, apply_matrix(xp, constraints, projected) - offset)
-    _require_consistent(constraints, masses, projected, offset)
+    p, q, b = (host_values(a) for a in (masses, projected, offset))
+    if p is not None and q is not None and b is not None:
+        missed = np.abs(q @ constraints.T - b)
+        size = (np.abs(p) + np.abs(q)) @ np.abs(constraints).T + np.abs(b)
+        far = missed > 1e3 * np.finfo(q.dtype).eps ** 0.75 * size
+        if far.any():
+            given = f"the nearest masses miss offset by {missed[far].max():.3g}"
+            raise ValueError(f"matrix and offset contradict each other: {given}")
     return projected
 
 
@@ -168,7 +178,7 @@ def _split_mass(support: Support, atoms: Array, masses: Array, xp: Any) -> Array
 def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
     """The cell [z_i, z_{i+1}] each atom falls into (the end cell if beyond), and how far up in it, in [0, 1]."""
     inside = clip(xp, atoms, support.v_min, support.v_max)
-    integer, last = index_dtype(xp), support.num_atoms - 2
+    integer, last = xp.asarray(0).dtype, support.num_atoms - 2  # the default integer, which a library indexes with
     if support.is_uniform:
         width = float(np.mean(support.spacings))
         cell = xp.astype(xp.floor((inside - support.v_min) / width), integer)
@@ -183,15 +193,6 @@ def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
     return cell, clip(xp, (inside - start) / length, 0.0, 1.0)
 
 
-def _host_matrix(support: Support, matrix: Array) -> NDArray[np.float64]:
-    constraints = host_reals("matrix", matrix)
-    if constraints.ndim != 2 or constraints.shape[1] != support.num_atoms or not constraints.shape[0]:
-        shape = f"(M, {support.num_atoms}) with M >= 1"
-        raise ValueError(f"matrix must have shape {shape}, got {constraints.shape}")
-    require_finite(matrix=constraints)
-    return constraints
-
-
 def _affine_correction(support: Support, constraints: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
     """C^-1 A' (A C^-1 A')^+, computed as C^-1/2 (A C^-1/2)^+ with rows of equal size: loses half as many digits."""
     basis, _ = unit_mass_basis(support)
@@ -202,15 +203,3 @@ def _affine_correction(support: Support, constraints: NDArray[np.float64], penal
     sizes = np.linalg.norm(whitened, axis=1)
     sizes = np.where(sizes > 0, sizes, 1.0)
     return root @ np.linalg.pinv(whitened / sizes[:, None], rcond=1e-13) / sizes
-
-
-def _require_consistent(constraints: NDArray[np.float64], masses: Array, projected: Array, offset: Array) -> None:
-    p, q, b = (host_values(a) for a in (masses, projected, offset))
-    if p is None or q is None or b is None:
-        return
-    missed = np.abs(q @ constraints.T - b)
-    size = (np.abs(p) + np.abs(q)) @ np.abs(constraints).T + np.abs(b)
-    far = missed > 1e3 * np.finfo(q.dtype).eps ** 0.75 * size
-    if far.any():
-        given = f"the nearest masses miss offset by {missed[far].max():.3g}"
-        raise ValueError(f"matrix and offset contradict each other: {given}")

@@ -29,16 +29,27 @@ class Support:
         spacings: (K - 1,) float64, the distances :math:`z_{i+1} - z_i`, read-only.
         is_uniform: whether the atoms are evenly spaced to rounding in float64 (a float32 linspace is not). Closed forms
             and O(1) look-ups need it.
+        smallest_spacing: least distance between neighbours.
     """
 
     atoms: NDArray[np.float64]
     spacings: NDArray[np.float64]
     is_uniform: bool
-    _smallest_spacing: float
+    smallest_spacing: float
 
     def __init__(self, atoms: Sequence[float] | Any):
-        values = _strictly_increasing(atoms)
-        spacings = np.diff(values)
+        values = host_reals("atoms", atoms) + 0.0  # + 0.0 turns -0.0 into 0.0: equal atoms, equal bytes
+        if values.ndim != 1 or values.size < 2:
+            raise ValueError(f"atoms must be one-dimensional with at least 2 values, got shape {values.shape}")
+        if not np.isfinite(values).all():
+            raise ValueError(f"atoms must be finite, got {values[~np.isfinite(values)][0]}")
+        with np.errstate(over="ignore"):
+            spacings, width = np.diff(values), values[-1] - values[0]
+        if not np.isfinite(width):
+            raise ValueError(f"atoms must span a finite width, got {values[0]} to {values[-1]}")
+        if not (spacings > 0).all():
+            i = int(np.argmax(spacings <= 0))
+            raise ValueError(f"atoms must be strictly increasing, got {values[i]} followed by {values[i + 1]}")
         even = np.linspace(values[0], values[-1], values.size)
         tolerance = 8 * np.finfo(np.float64).eps * np.abs(values).max()
         # A few ulps of the largest atom may be far more than a small spacing, so evenness is measured by both.
@@ -48,7 +59,7 @@ class Support:
         object.__setattr__(self, "atoms", values)
         object.__setattr__(self, "spacings", spacings)
         object.__setattr__(self, "is_uniform", uniform)
-        object.__setattr__(self, "_smallest_spacing", float(spacings.min()))
+        object.__setattr__(self, "smallest_spacing", float(spacings.min()))
 
     @classmethod
     def uniform(cls, v_min: float, v_max: float, num_atoms: int) -> Self:
@@ -73,14 +84,9 @@ class Support:
         return max(abs(self.v_min), abs(self.v_max))
 
     @property
-    def smallest_spacing(self) -> float:
-        """Least distance between neighbours."""
-        return self._smallest_spacing
-
-    @property
     def resolution(self) -> float:
         """Smallest spacing divided by the largest atom: the relative precision that a dtype needs."""
-        return self._smallest_spacing / self.largest
+        return self.smallest_spacing / self.largest
 
     @property
     def v_min(self) -> float:
@@ -105,22 +111,6 @@ class Support:
 
     def __reduce__(self) -> tuple[type[Self], tuple[list[float]]]:
         return type(self), (self.atoms.tolist(),)
-
-
-def _strictly_increasing(atoms: Any) -> NDArray[np.float64]:
-    values = host_reals("atoms", atoms) + 0.0  # + 0.0 turns -0.0 into 0.0: equal atoms, equal bytes
-    if values.ndim != 1 or values.size < 2:
-        raise ValueError(f"atoms must be one-dimensional with at least 2 values, got shape {values.shape}")
-    if not np.isfinite(values).all():
-        raise ValueError(f"atoms must be finite, got {values[~np.isfinite(values)][0]}")
-    with np.errstate(over="ignore"):
-        steps, width = np.diff(values), values[-1] - values[0]
-    if not np.isfinite(width):
-        raise ValueError(f"atoms must span a finite width, got {values[0]} to {values[-1]}")
-    if not (steps > 0).all():
-        i = int(np.argmax(steps <= 0))
-        raise ValueError(f"atoms must be strictly increasing, got {values[i]} followed by {values[i + 1]}")
-    return values
 
 
 def _finite(name: str, value: float) -> float:

@@ -15,8 +15,8 @@ def test_kinks_act_like_the_rewards_between_them():
     rng, n = np.random.default_rng(0), 200
     left, right = rng.normal(size=(2, n, 2))
     rewards, ones = 5 * rng.normal(size=n), np.ones(n)
-    collector = MomentCollector(UNEVEN, 2)
-    collector.add(left, right, rewards, 0.9 * ones, ones < 0, ones)
+    collector = MomentCollector(UNEVEN, 0.9, 2)
+    collector.add(left, right, rewards, ones < 0, ones)
     assert collector.by_kinks
     found = collector.moments()
     assert len(found.rewards) < n
@@ -27,13 +27,13 @@ def test_kinks_act_like_the_rewards_between_them():
 
 def test_the_number_of_groups_is_foretold():
     rng = np.random.default_rng(1)
-    collector = MomentCollector(UNEVEN, 2)
+    collector = MomentCollector(UNEVEN, 0.9, 2)
     modes = set()
     for _ in range(12):  # 6 values at a time: soon too many, and shared between the kinks from then on
         rewards, ones = np.round(2 * rng.normal(size=6), 1), np.ones(6)
-        foretold = collector.count_after(rewards, 0.9)
+        foretold = collector.count_after(rewards)
         left, right = rng.normal(size=(2, 6, 2))
-        collector.add(left, right, rewards, 0.9 * ones, ones < 0, ones)
+        collector.add(left, right, rewards, ones < 0, ones)
         assert foretold == len(collector.moments().rewards)
         modes.add(collector.by_kinks)
     assert modes == {False, True}

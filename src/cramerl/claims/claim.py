@@ -16,19 +16,12 @@ VERDICTS: tuple[Verdict, ...] = (HOLDS, CORRECTED, FALSE)
 
 @dataclass(frozen=True)
 class Expected:
-    """What a figure must be.
+    """What a figure must be."""
 
-    Attributes:
-        low: smallest value allowed.
-        high: largest value allowed.
-        text: the same in words.
-        style: format of the figure: the digits worth showing.
-    """
-
-    low: float
-    high: float
-    text: str
-    style: str
+    low: float  # smallest value allowed
+    high: float  # largest value allowed
+    text: str  # the same in words
+    style: str  # format of the figure: the digits worth showing
 
     def admits(self, figure: float) -> bool:
         """Whether the figure is allowed; NaN never is."""

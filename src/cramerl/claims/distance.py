@@ -9,14 +9,7 @@ from scipy.optimize import minimize
 
 from cramerl._arrays import Floats
 from cramerl.claims.claim import CORRECTED, FALSE, HOLDS, ROUNDING, Figures, at_most, exactly, printed, states
-from cramerl.claims.setting import (
-    bellman,
-    density_distance_sq,
-    fixed_point,
-    random_setting,
-    span_projection,
-    unit_support,
-)
+from cramerl.claims.setting import bellman, density_distance_sq, random_setting, span_projection, unit_support
 from cramerl.cramer import (
     condition_number,
     cramer_distance_sq,
@@ -236,14 +229,16 @@ def _gap_of_forms(support: Support, difference: Floats) -> float:
 def _printed_fixed_point_gap() -> float:
     """Largest entry of the fixed point with the printed constant e, less √k times that of `evaluate`."""
     setting = random_setting(np.random.default_rng(2), num_states=5, num_features=2)
-    k, pi = setting.support.num_atoms, span_projection(setting)
+    root, pi = math.sqrt(setting.support.num_atoms), span_projection(setting)
+    right = evaluate(*setting, normalisation="after").masses
 
-    def step(masses: Floats) -> Floats:
-        moved = bellman(setting, masses)
-        return pi @ (moved - moved.mean(axis=1, keepdims=True) + 1 / math.sqrt(k))
+    def step(flat: Floats) -> Floats:
+        moved = bellman(setting, flat.reshape(right.shape))
+        return (pi @ (moved - moved.mean(axis=1, keepdims=True) + 1 / root)).ravel()
 
-    right = evaluate(setting.process, setting.features, setting.support, normalisation="after").masses
-    return float(np.abs(fixed_point(step, right.shape) - math.sqrt(k) * right).max())
+    constant, units = step(np.zeros(right.size)), np.eye(right.size)
+    matrix = np.stack([step(unit) - constant for unit in units], axis=1)
+    return float(np.abs(np.linalg.solve(units - matrix, constant) - root * right.ravel()).max())
 
 
 def _conditioning(num_atoms: int) -> tuple[float, float, float, float]:

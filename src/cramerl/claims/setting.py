@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -41,22 +40,11 @@ def random_setting(
     num_features: int = 2,
     num_atoms: int = 7,
     discount: float = 0.8,
-    reach: float = 1.0,
-    bias: bool = False,
-    uneven: bool = False,
+    reach: float = 1.0,  # largest reward, in units of the largest that never clips
+    bias: bool = False,  # make the first feature the constant
+    uneven: bool = False,  # draw the atoms at random instead of one apart
 ) -> Setting:
-    """A dense random process with two rewards a state that depend on the next state, and normal features.
-
-    Args:
-        rng: where everything is drawn from.
-        num_states: S.
-        num_features: D.
-        num_atoms: K.
-        discount: gamma.
-        reach: largest reward, in units of the largest that never clips; above one returns may leave the support.
-        bias: make the first feature the constant.
-        uneven: draw the atoms at random instead of one apart.
-    """
+    """A dense random process with two rewards a state that depend on the next state, and normal features."""
     support = unit_support(num_atoms)
     if uneven:
         inner = np.sort(rng.uniform(support.v_min, support.v_max, num_atoms - 2))
@@ -74,16 +62,9 @@ def random_setting(
     return Setting(process, features, support)
 
 
-def one_state(num_atoms: int = 5, discount: float = 0.5) -> Setting:
+def one_state() -> Setting:
     """The smallest process: one state, reward zero, one feature. Its return is zero, and nothing clips."""
-    return Setting(MarkovRewardProcess([[1.0]], [0.0], discount), np.ones((1, 1)), unit_support(num_atoms))
-
-
-def three_cycle() -> Setting:
-    """States 0 -> 1 -> 2 -> 0 with returns 1, 0, -1, all on three atoms, and features that span the zero-sum ones."""
-    cycle, returns = np.roll(np.eye(3), 1, axis=1), np.array([1.0, 0.0, -1.0])
-    process = MarkovRewardProcess(cycle, returns - 0.5 * cycle @ returns, 0.5)
-    return Setting(process, np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]), unit_support(3))
+    return Setting(MarkovRewardProcess([[1.0]], [0.0], 0.5), np.ones((1, 1)), unit_support(5))
 
 
 def bellman(setting: Setting, masses: Floats) -> Floats:
@@ -95,15 +76,6 @@ def span_projection(setting: Setting) -> Floats:
     """Π_Φ, (S, S): projection onto the span of the features in the stationary norm."""
     weighted = setting.features.T * setting.weights
     return setting.features @ np.linalg.solve(weighted @ setting.features, weighted)
-
-
-def fixed_point(step: Callable[[Floats], Floats], shape: tuple[int, ...]) -> Floats:
-    """Fixed point of an affine map of arrays of this shape, by a dense solve."""
-    size = int(np.prod(shape))
-    constant = step(np.zeros(shape)).ravel()
-    matrix = np.stack([step(unit.reshape(shape)).ravel() - constant for unit in np.eye(size)], axis=1)
-    found: Floats = np.linalg.solve(np.eye(size) - matrix, constant).astype(np.float64)
-    return found.reshape(shape)
 
 
 def shape_sq(setting: Setting, difference: Floats) -> float:
@@ -134,16 +106,9 @@ def density_distance_sq(atoms: Floats, difference: Floats) -> float:
 def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = False) -> tuple[Floats, Floats]:
     """One step of minimising the loss of Eq. 5 (constant corrected) over outputs that are linear in weights w.
 
-    Nothing is assumed of the design: normal equations of the quadratic loss, with T' applied to every column.
-
-    Args:
-        setting: the process, its support and states.
-        design: (S, K, W): outputs are ``design @ w``.
-        lam: λ > 0.
-        before: give the outputs mass one before they are backed up.
-
-    Returns:
-        F (W, W) and c (W,): the step is w -> F w + c.
+    Nothing is assumed of the design (S, K, W), which makes outputs ``design @ w``: normal equations of the quadratic
+    loss, with T' applied to every column. ``before`` gives the outputs mass one before they are backed up. The step is
+    w -> F w + c; returns F (W, W) and c (W,).
     """
     k, xi = setting.support.num_atoms, setting.weights
     weighted = np.einsum("x,xkw,kl->wxl", xi, design, cramer_gram(setting.support, 0.0))

@@ -23,12 +23,23 @@ def format_table(claims: Sequence[Claim], width: int) -> str:
         width: of the terminal; at least 30 is used.
     """
     width = max(30, width)
-    text, figures = _widths(width)
+    text, figures = width - _ID - _MARK, 0
+    if width >= _TWO_COLUMNS:
+        both = text - _GAP
+        text = both * 9 // 20
+        figures = both - text
     lines = [_row("", "", ["the paper says"], ["recomputed"], text, figures)] if figures else []
     lines.append("─" * width)
     for claim in claims:
         statement = textwrap.wrap(claim.statement, text)
-        found = [line for name in claim.figures for line in _figure_lines(claim, name, text, figures)]
+        found: list[str] = []
+        for name, figure in claim.figures.items():
+            expected = claim.expected[name]
+            moved = "" if expected.admits(figure) else f"  MOVED: expected {expected.text}"
+            # Figures that have no column are indented by two, below a statement that fills the line.
+            indent = "" if figures else "  "
+            line = f"{name}: {show(figure, expected)}{moved}"
+            found += textwrap.wrap(line, figures or text, initial_indent=indent, subsequent_indent=indent + "  ")
         lines.append(_row(claim.id, MARKS[claim.verdict], statement, found, text, figures))
     lines += ["─" * width, *textwrap.wrap(summary(claims), width)]
     return "\n".join(lines)
@@ -82,15 +93,6 @@ def to_json(claims: Sequence[Claim]) -> dict[str, Any]:
 _AS_A_COUNT: dict[Verdict, str] = {HOLDS: "hold", CORRECTED: "hold with a correction", FALSE: "false"}
 
 
-def _widths(width: int) -> tuple[int, int]:
-    """Columns for statement and figures; zero for the figures means below the statement."""
-    left = width - _ID - _MARK
-    if width < _TWO_COLUMNS:
-        return left, 0
-    text = (left - _GAP) * 9 // 20
-    return text, left - _GAP - text
-
-
 def _row(id: str, mark: str, statement: list[str], found: list[str], text: int, figures: int) -> str:
     start, blank = f"{id:<{_ID}}{mark:<{_MARK}}", " " * (_ID + _MARK)
     if not figures:
@@ -102,15 +104,6 @@ def _row(id: str, mark: str, statement: list[str], found: list[str], text: int, 
         f"{start if i == 0 else blank}{a:<{text}}{' ' * _GAP}{b}".rstrip()
         for i, (a, b) in enumerate(zip(left, right, strict=True))
     )
-
-
-def _figure_lines(claim: Claim, name: str, text: int, figures: int) -> list[str]:
-    figure, expected = claim.figures[name], claim.expected[name]
-    moved = "" if expected.admits(figure) else f"  MOVED: expected {expected.text}"
-    # Figures that have no column are indented by two, below a statement that fills the line.
-    indent = "" if figures else "  "
-    line = f"{name}: {show(figure, expected)}{moved}"
-    return textwrap.wrap(line, figures or text, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
 def _finite(value: float) -> float | None:

@@ -3,15 +3,7 @@
 from cramerl.linear import examples, features
 from cramerl.linear.certificates import Bound, Certificate, LogCertificate
 from cramerl.linear.evaluation import Evaluation, Iterate, evaluate, projected_bellman_iterates
-from cramerl.linear.features import (
-    aggregation,
-    fourier,
-    polynomial,
-    random_features,
-    rbf,
-    tabular,
-    with_bias,
-)
+from cramerl.linear.features import aggregation, fourier, polynomial, random_features, rbf, tabular, with_bias
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.processes import MarkovRewardProcess, Transitions
 from cramerl.linear.sources.chunks import fit_logs

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,23 +114,24 @@ def certify_evaluation(problem: Problem, weights: Floats, system: LinearSystem) 
     reference = reference_distribution(problem.process) if problem.stationary else None
     exact = in_span or problem.normalisation != "after"
     bounds = (None, None) if reference is None else _bounds(problem, weights, *reference, exact)
-    facts = {
-        "constant_in_span": in_span,
-        "constant_distance": distance,
-        "can_clip": can_clip,
-        "clipped_mass": clipped,
-        "gram_condition": problem.whitening.condition,
-        "contraction_guaranteed": math.sqrt(problem.process.discount) if problem.stationary else None,
-        "contraction_observed": _spectral_radius(system),
-        "distribution_bound": bounds[0],
-        "bound_kind": "none" if not problem.stationary else "theorem 1" if exact else "replacement",
-        "value_bound": bounds[1],
-        "value_constant": problem.support.v_max - problem.support.v_min,
-        "lstd_values": lstd,
-        "lstd_gap": float(np.abs(problem.values(weights) - lstd).max()),
-        "lstd_reason": _lstd_reason(problem, in_span, can_clip),
-    }
-    return Certificate(**facts, sentences=_sentences(problem, facts))
+    found = Certificate(
+        constant_in_span=in_span,
+        constant_distance=distance,
+        can_clip=can_clip,
+        clipped_mass=clipped,
+        gram_condition=problem.whitening.condition,
+        contraction_guaranteed=math.sqrt(problem.process.discount) if problem.stationary else None,
+        contraction_observed=_spectral_radius(system),
+        distribution_bound=bounds[0],
+        bound_kind="none" if not problem.stationary else "theorem 1" if exact else "replacement",
+        value_bound=bounds[1],
+        value_constant=problem.support.v_max - problem.support.v_min,
+        lstd_values=lstd,
+        lstd_gap=float(np.abs(problem.values(weights) - lstd).max()),
+        lstd_reason=_lstd_reason(problem, in_span, can_clip),
+        sentences=(),
+    )
+    return replace(found, sentences=_sentences(problem, found))
 
 
 def certify_log(
@@ -238,7 +238,15 @@ def _bounds(
     whitened, nearest = problem.whitened_features, project(support, grid.atoms, distribution)
     best = problem.offset + whitened @ (whitened.T @ (xi[:, None] * (nearest - problem.offset)))
     complete, best = (with_unit_mass(support, rows) for rows in (problem.masses(weights), best))
-    error_sq = _distance_between_grids(support, grid, distribution, xi)
+    union = Support(np.union1d(support.atoms, grid.atoms))
+    places, others = (np.searchsorted(union.atoms, s.atoms) for s in (support, grid))
+
+    def error_sq(masses: Floats) -> float:
+        difference = np.zeros((len(distribution), union.num_atoms))
+        difference[:, others] = distribution
+        difference[:, places] -= masses
+        return float(xi @ cramer_distance_sq(union, difference, np.zeros_like(difference), mass_penalty=0.0))
+
     left, best_sq = error_sq(complete), error_sq(best)
     if exact:
         right = best_sq / (1 - gamma)
@@ -252,26 +260,6 @@ def _bounds(
     return Bound(left, right), Bound(value_error, (support.v_max - support.v_min) * left)
 
 
-def _distance_between_grids(
-    support: Support, grid: Support, distribution: Floats, xi: Floats
-) -> Callable[[Floats], float]:
-    """Function (S, K) -> squared Cramér distance between masses on the support and a distribution on the grid.
-
-    Both have mass one; the distance is averaged over the states.
-    """
-    union = Support(np.union1d(support.atoms, grid.atoms))
-    places, others = (np.searchsorted(union.atoms, s.atoms) for s in (support, grid))
-    target = np.zeros((len(distribution), union.num_atoms))
-    target[:, others] = distribution
-
-    def error_sq(masses: Floats) -> float:
-        difference = target.copy()
-        difference[:, places] -= masses
-        return float(xi @ cramer_distance_sq(union, difference, np.zeros_like(difference), mass_penalty=0.0))
-
-    return error_sq
-
-
 def _mass_leak(problem: Problem) -> float:
     """beta: the C_0 norm of what a total mass other than one at the next state adds to the shape."""
     b, support = problem.process.branches, problem.support
@@ -279,70 +267,58 @@ def _mass_leak(problem: Problem) -> float:
     even = np.full((1, support.num_atoms), 1.0 / support.num_atoms)
     shift = backup(support, b.rewards, b.discounts, even) - even
     wrong = b.gather((b.continuing().next_distribution @ (fitted - 1.0))[:, None] * shift)
-    return math.sqrt(
-        float(problem.state_distribution @ cramer_distance_sq(support, wrong, 0 * wrong, mass_penalty=0.0))
-    )
+    sizes_sq = cramer_distance_sq(support, wrong, 0 * wrong, mass_penalty=0.0)
+    return math.sqrt(float(problem.state_distribution @ sizes_sq))
 
 
-def _sentences(problem: Problem, facts: dict[str, Any]) -> tuple[str, ...]:
+def _sentences(problem: Problem, found: Certificate) -> tuple[str, ...]:
     say = []
     if not problem.stationary:
         say.append("The state distribution is not stationary: convergence and the bounds are not guaranteed.")
-    if facts["constant_in_span"]:
+    if found.constant_in_span:
         say.append("The constant function is in the span of the features: every state has total mass one.")
     else:
-        say.append(
-            f"The constant function is not in the span of the features (distance {facts['constant_distance']:.2g}): "
-            + {
-                "before": "masses differ from one, which Theorem 1 allows here.",
-                "affine": "unit mass comes from the model, which Theorem 1 allows.",
-                "after": "masses differ from one, and the paper's bound does not hold; a valid one replaces it.",
-            }[problem.normalisation]
-        )
-    if not facts["can_clip"]:
+        consequence = {
+            "before": "masses differ from one, which Theorem 1 allows here.",
+            "affine": "unit mass comes from the model, which Theorem 1 allows.",
+            "after": "masses differ from one, and the paper's bound does not hold; a valid one replaces it.",
+        }[problem.normalisation]
+        where = f"not in the span of the features (distance {found.constant_distance:.2g})"
+        say.append(f"The constant function is {where}: {consequence}")
+    if not found.can_clip:
         say.append("No reward can push a return beyond the support: nothing clips.")
     else:
         say.append(
-            f"Returns can fall beyond the support: a backup clips {facts['clipped_mass']:.2g} of the mass on average."
+            f"Returns can fall beyond the support: a backup clips {found.clipped_mass:.2g} of the mass on average."
         )
-    say.append(f"The features' Gram matrix has condition number {facts['gram_condition']:.3g}.")
-    if facts["contraction_guaranteed"] is None:
-        say.append(
-            "The state distribution is not stationary: no contraction is guaranteed "
-            f"(observed factor {facts['contraction_observed']:.4f})."
-        )
+    say.append(f"The features' Gram matrix has condition number {found.gram_condition:.3g}.")
+    if found.contraction_guaranteed is None:
+        observed = f"(observed factor {found.contraction_observed:.4f})"
+        say.append(f"The state distribution is not stationary: no contraction is guaranteed {observed}.")
     else:
         say.append(
-            f"Each step of the process shrinks errors in Cramér norm to {facts['contraction_guaranteed']:.4f} of their "
-            f"size or less; in the long run to {facts['contraction_observed']:.4f}."
+            f"Each step of the process shrinks errors in Cramér norm to {found.contraction_guaranteed:.4f} of their "
+            f"size or less; in the long run to {found.contraction_observed:.4f}."
         )
-    say += _bound_sentences(facts)
-    if facts["lstd_gap"] >= 1e-8:
-        say.append(f"Mean returns differ from LSTD's by up to {facts['lstd_gap']:.3g}: {facts['lstd_reason']}.")
-    elif facts["can_clip"]:
-        say.append("Mean returns equal LSTD's: what could clip has no mass to speak of.")
+    bound, values = found.distribution_bound, found.value_bound
+    if bound is not None:
+        name = "Theorem 1" if found.bound_kind == "theorem 1" else "The bound that replaces Theorem 1's"
+        say.append(f"{name}: squared Cramér error {bound.left:.3g}, at most {bound.right:.3g} ({_verdict(bound)}).")
+        if values is None:
+            say.append("Theorem 2 does not apply: some true returns lie outside the support.")
+        else:
+            say.append(
+                f"Theorem 2: squared error of the means {values.left:.3g}, at most {found.value_constant:.3g} times "
+                f"that of the distributions, {values.right:.3g} ({_verdict(values)})."
+            )
+    elif problem.stationary:
+        say.append("The bounds of Theorems 1 and 2 were not computed: too many states for a reference distribution.")
+    if found.lstd_gap >= 1e-8:
+        say.append(f"Mean returns differ from LSTD's by up to {found.lstd_gap:.3g}: {found.lstd_reason}.")
     else:
-        say.append(f"Mean returns equal LSTD's: {facts['lstd_reason']}.")
+        why = "what could clip has no mass to speak of" if found.can_clip else found.lstd_reason
+        say.append(f"Mean returns equal LSTD's: {why}.")
     return tuple(say)
-
-
-def _bound_sentences(facts: dict[str, Any]) -> list[str]:
-    bound, values = facts["distribution_bound"], facts["value_bound"]
-    if facts["bound_kind"] == "none":
-        return []
-    if bound is None:
-        return ["The bounds of Theorems 1 and 2 were not computed: too many states for a reference distribution."]
-    name = "Theorem 1" if facts["bound_kind"] == "theorem 1" else "The bound that replaces Theorem 1's"
-    say = [f"{name}: squared Cramér error {bound.left:.3g}, at most {bound.right:.3g} ({_verdict(bound)})."]
-    if values is None:
-        say.append("Theorem 2 does not apply: some true returns lie outside the support.")
-    else:
-        constant = facts["value_constant"]
-        say.append(
-            f"Theorem 2: squared error of the means {values.left:.3g}, at most {constant:.3g} times that of the "
-            f"distributions, {values.right:.3g} ({_verdict(values)})."
-        )
-    return say
 
 
 def _verdict(bound: Bound) -> str:

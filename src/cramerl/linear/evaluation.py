@@ -99,18 +99,12 @@ class Evaluation:
         lines = ["  ".join(name.rjust(w) for name, w in zip(columns, widths, strict=True))]
         for row in zip(*columns.values(), strict=True):
             lines.append("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)))
-        if len(rows) < self.problem.process.num_states:
-            lines.append(
-                f"({len(rows)} of {self.problem.process.num_states} states; quantiles are atoms of the support)"
-            )
+        process = self.problem.process
+        if len(rows) < process.num_states:
+            lines.append(f"({len(rows)} of {process.num_states} states; quantiles are atoms of the support)")
         found = f"{self.method}, {self.iterations} products" if self.method != "direct" else "direct"
-        lines += [
-            "",
-            f"{self.problem.process!r}",
-            f"fixed point ({self.problem.normalisation}) by {found}, residual {self.residual:.1e}",
-            "",
-        ]
-        return "\n".join([*lines, *self.certificate.sentences])
+        by = f"fixed point ({self.problem.normalisation}) by {found}, residual {self.residual:.1e}"
+        return "\n".join([*lines, "", repr(process), by, "", *self.certificate.sentences])
 
     def plot(self, path: str | Path | None = None, states: ArrayLike | None = None) -> Any:
         """Draw the masses of some states (by default up to six with the most weight); returns a matplotlib figure.
@@ -210,14 +204,8 @@ def projected_bellman_iterates(
 ) -> Iterator[Iterate]:
     """The iterates of the paper's process P_{j+1} = Proj T' P_j, with both parts of Lemma 3 at every step.
 
-    Args:
-        process: a `MarkovRewardProcess`.
-        features: (S, D).
-        support: K atoms.
-        normalisation: as in `evaluate`.
-        state_distribution: as in `evaluate`.
-        initial_weights: (D, K), Theta_0; zero by default.
-        num_steps: how many steps to yield.
+    Arguments as in `evaluate`; ``initial_weights`` is Theta_0, (D, K), zero by default, and ``num_steps`` is how many
+    steps to yield.
     """
     problem = make_problem(process, features, support, normalisation, state_distribution)
     num_steps = require_count("num_steps", num_steps, least=0)
@@ -239,8 +227,7 @@ def _iterates(problem: Problem, start: Floats, num_steps: int) -> Iterator[Itera
         masses = orthonormal @ weights + offset
         shape_sq = float(xi @ cramer_distance_sq(problem.support, masses, before, mass_penalty=0.0))
         mass_sq = float(xi @ (masses - before).sum(axis=1) ** 2) / k
-        ratios = [
-            now / then if then > 0 else np.nan for now, then in ((shape_sq, shape_before), (mass_sq, mass_before))
-        ]
-        yield Iterate(step, masses, shape_sq, mass_sq, ratios[0], ratios[1])
+        pairs = (shape_sq, shape_before), (mass_sq, mass_before)
+        ratios = (now / then if then > 0 else np.nan for now, then in pairs)
+        yield Iterate(step, masses, shape_sq, mass_sq, *ratios)
         before, shape_before, mass_before = masses, shape_sq, mass_sq

@@ -19,27 +19,16 @@ _MOST_STATES = 1000  # states whose distributions are written
 
 
 class EvaluationRecord(NamedTuple):
-    """What an evaluation.json says about the distributions of some states, in the order of their numbers.
+    """What an evaluation.json says about the distributions of some states, in the order of their numbers."""
 
-    Attributes:
-        process: a description of the process; None for a log.
-        normalisation: how the mass was kept at one.
-        residual: of the fixed point; None if unknown.
-        atoms: (K,) of the support.
-        states: (n,) their numbers.
-        means: (n,) mean returns.
-        visited: (n,) weights of the states.
-        masses: (n, K) signed masses.
-    """
-
-    process: str | None
-    normalisation: str
-    residual: float | None
-    atoms: Floats
-    states: Any
-    means: Floats
-    visited: Floats
-    masses: Floats
+    process: str | None  # a description of the process; None for a log
+    normalisation: str  # how the mass was kept at one
+    residual: float | None  # of the fixed point; None if unknown
+    atoms: Floats  # (K,) of the support
+    states: Any  # (n,) their numbers
+    means: Floats  # (n,) mean returns
+    visited: Floats  # (n,) weights of the states
+    masses: Floats  # (n, K) signed masses
 
 
 def write_process_record(evaluation: Evaluation, folder: Path) -> Path:

@@ -50,7 +50,8 @@ def polynomial(coordinates: ArrayLike, degree: int) -> Floats:
     degree = require_count("degree", degree, least=0)
     powers = np.cos(np.arange(degree + 1) * np.arccos(np.clip(scaled, -1, 1))[..., None])  # (S, C, degree + 1)
     exponents = [e for e in product(range(degree + 1), repeat=scaled.shape[1]) if sum(e) <= degree]
-    return _products(powers, sorted(exponents, key=sum))
+    axes = np.arange(scaled.shape[1])
+    return np.stack([powers[:, axes, e].prod(axis=1) for e in sorted(exponents, key=sum)], axis=1)
 
 
 def fourier(coordinates: ArrayLike, order: int) -> Floats:
@@ -106,11 +107,6 @@ def with_bias(features: ArrayLike) -> Floats:
     if values.ndim != 2:
         raise ValueError(f"features must have shape (S, D), got {values.shape}")
     return np.concatenate([np.ones((len(values), 1)), values], axis=1)
-
-
-def _products(powers: Floats, exponents: list[tuple[int, ...]]) -> Floats:
-    axes = np.arange(powers.shape[1])
-    return np.stack([powers[:, axes, e].prod(axis=1) for e in exponents], axis=1)
 
 
 def _unit_box(coordinates: ArrayLike) -> Floats:

@@ -25,10 +25,9 @@ def square_matrix(name: str, matrix: Any) -> Sparse:
         raise ValueError(f"{name} must be square, got shape {distribution.shape}")
     distribution = distribution.astype(np.float64)
     distribution.eliminate_zeros()  # a stored zero is not a transition
-    if not np.isfinite(distribution.data).all() or (distribution.data < 0).any():
-        raise ValueError(
-            f"{name} must hold finite probabilities >= 0, got {distribution.data[~(distribution.data >= 0)][:1]}"
-        )
+    entries = distribution.data
+    if not np.isfinite(entries).all() or (entries < 0).any():
+        raise ValueError(f"{name} must hold finite probabilities >= 0, got {entries[~(entries >= 0)][:1]}")
     return distribution
 
 
@@ -76,7 +75,7 @@ def state_rewards(rewards: Any, num_states: int) -> tuple[NDArray[np.intp], Floa
     return np.array(states, dtype=np.intp), np.concatenate(values), np.concatenate(probabilities)
 
 
-def action_matrices(transitions: Any, policy: Any) -> list[Sparse]:
+def action_matrices(transitions: Any) -> list[Sparse]:
     """One transition matrix for each action, from an (S, A, S) or (A, S, S) array or a list of sparse matrices."""
     if isinstance(transitions, list | tuple) and any(sparse.issparse(m) for m in transitions):
         return [stochastic_matrix(f"transitions[{a}]", matrix) for a, matrix in enumerate(transitions)]

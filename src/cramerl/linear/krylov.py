@@ -24,13 +24,7 @@ def solve_fixed_point(apply: Callable[[Floats], Floats], constant: Floats, tol: 
 
     Orthogonalising costs GMRES more time than the products. So each of its steps makes several products in a row and
     solves the equivalent x = F^m x + (F^(m-1) + ... + I) b, whose spectrum is F's to the power m and which therefore
-    needs fewer steps.
-
-    Args:
-        apply: F, from an array of the shape of ``constant`` to another.
-        constant: b.
-        tol: residual (Euclidean norm) at which to stop.
-        max_products: products after which to stop anyway.
+    needs fewer steps. ``apply`` is F, ``constant`` is b; ``tol`` is the residual at which to stop.
     """
     shape, size = constant.shape, constant.size
     in_a_row = 2 if size <= 5000 else 16

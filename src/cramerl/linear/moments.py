@@ -7,7 +7,7 @@ distinct rewards can be replaced by at most :math:`K^2` kinks without an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,78 +21,64 @@ from cramerl.supports import Support
 _UNTHREADED_PRODUCT = 2**18
 # Numbers in gathered rows that stay in the cache until they are multiplied.
 _CACHED_NUMBERS = 2**14
-# A group is the pair of a reward and a discount.
-_Key = tuple[float, float]
 
 
 class Moments(NamedTuple):
-    """Moments of the features of a process or a log, by group of reward and discount.
+    """Moments of the features of a process or a log, by group of rewards."""
 
-    Attributes:
-        rewards: (G,) reward of each group.
-        discounts: (G,) discount.
-        crosses: B_g, (G, D, D).
-        inflows: (G, D), probability of each group, weighted by the features.
-        terminal: (D, K), projected distribution of the rewards that end the return.
-        lstd_matrix: (D, D), sum of discount times B over everything.
-        lstd_vector: (D,), mean reward, weighted by the features.
-    """
-
-    rewards: Floats
-    discounts: Floats
-    crosses: Floats
-    inflows: Floats
-    terminal: Floats
-    lstd_matrix: Floats
-    lstd_vector: Floats
+    rewards: Floats  # (G,) reward of each group
+    discounts: Floats  # (G,) discount
+    crosses: Floats  # B_g, (G, D, D)
+    inflows: Floats  # (G, D), probability of each group, weighted by the features
+    terminal: Floats  # (D, K), projected distribution of the rewards that end the return
+    lstd_matrix: Floats  # (D, D), sum of discount times B over everything
+    lstd_vector: Floats  # (D,), mean reward, weighted by the features
 
 
 class MomentCollector:
-    """Adds up moments over chunks of branches or samples, grouped by reward.
+    """Adds up moments over chunks of branches or samples, grouped by reward; all have one discount, where they go on.
 
     Groups are the distinct rewards while these are few. Once there are more rewards than kinks, groups are kinks, and
     each reward is split between its two neighbouring kinks.
-
-    Attributes:
-        support: K atoms.
-        by_kinks: whether groups are kinks.
     """
 
-    def __init__(self, support: Support, num_features: int):
-        self.support = support
-        self._size = num_features
-        self._groups: dict[_Key, list[Floats]] = {}
-        self._kinks: dict[float, Floats] = {}
+    def __init__(self, support: Support, discount: float, num_features: int):
+        self.by_kinks = False  # whether groups are kinks
+        self._support, self._discount, self._size = support, discount, num_features
+        self._kinks = np.unique(support.atoms[:, None] - discount * support.atoms)
+        self._groups: dict[float, list[Floats]] = {}  # crosses and inflows by reward
         self._terminal = np.zeros((num_features, support.num_atoms))
         self._lstd_vector = np.zeros(num_features)
-        self.by_kinks = False
 
-    def add(self, left: Floats, right: Floats, rewards: Floats, discounts: Floats, ends, mass: Floats) -> None:
-        """Add n transitions.
-
-        Args:
-            left: (n, D) weighted features.
-            right: (n, D) next features.
-            rewards: (n,).
-            discounts: (n,).
-            ends: (n,) booleans, whether the return ends.
-            mass: (n,) probabilities.
-        """
+    def add(self, left: Floats, right: Floats, rewards: Floats, ends: NDArray[np.bool_], mass: Floats) -> None:
+        """Add n transitions: weighted features and next features (n, D), rewards, whether the return ends, and mass."""
         self._lstd_vector += left.T @ (rewards * mass)
         if ends.any():
-            distribution = project(self.support, rewards[ends, None], mass[ends, None])
+            distribution = project(self._support, rewards[ends, None], mass[ends, None])
             self._terminal += left[ends].T @ distribution
-        continuing = np.flatnonzero(~ends)
-        for discount in np.unique(discounts[continuing]):
-            rows = continuing[discounts[continuing] == discount]
-            self._add_rows(left, right, rewards, mass, rows, float(discount))
+        rows = np.flatnonzero(~ends)
+        if not len(rows):
+            return
+        paid = rewards[rows]
+        # Sorted by group: one matrix product for each group that occurs.
+        if not self.by_kinks:
+            values, group = np.unique(paid, return_inverse=True)
+            if len(self._groups) + len(values) <= len(self._kinks):
+                for g, index in _by_group(group):
+                    self._add_block(left, right, mass, rows[index], [(values[g], None)])
+                return
+            self._switch_to_kinks()
+        cell, fraction = _locate(self._kinks, paid)
+        for c, index in _by_group(cell):
+            targets = [(self._kinks[c], 1.0 - fraction[index]), (self._kinks[c + 1], fraction[index])]
+            self._add_block(left, right, mass, rows[index], targets)
 
-    def count_after(self, rewards: Floats, discount: float) -> int:
-        """How many groups (of D x D numbers) there would be after adding rows with these rewards and one discount."""
+    def count_after(self, rewards: Floats) -> int:
+        """How many groups (of D x D numbers) there would be after adding rows with these rewards."""
         values = np.unique(rewards)
-        if not self.by_kinks and len(self._groups) + len(values) <= len(self._kinks_of(discount)):
-            return len(self._groups.keys() | {(float(value), discount) for value in values})
-        return len(self._kink_keys() | self._kinks_around(values, discount))
+        if not self.by_kinks and len(self._groups) + len(values) <= len(self._kinks):
+            return len(self._groups.keys() | set(values.tolist()))
+        return len(self._kink_keys() | self._kinks_around(values))
 
     def count_merged(self, other: MomentCollector) -> int:
         """How many groups there would be after merging another collector."""
@@ -104,54 +90,31 @@ class MomentCollector:
         for collector in (self, other):
             if by_kinks and not collector.by_kinks:
                 collector._switch_to_kinks()
-        for key, sums in other._groups.items():
-            for total, part in zip(self._group(*key), sums, strict=True):
+        for reward, sums in other._groups.items():
+            for total, part in zip(self._group(reward), sums, strict=True):
                 total += part
         self._terminal += other._terminal
         self._lstd_vector += other._lstd_vector
 
-    def _merged_keys(self, other: MomentCollector) -> tuple[set[_Key], bool]:
+    def _merged_keys(self, other: MomentCollector) -> tuple[set[float], bool]:
         """The groups of both collectors together, and whether these are kinks."""
         together = self._groups.keys() | other._groups.keys()
-        most = min((len(self._kinks_of(discount)) for _, discount in together), default=0)
-        if not (self.by_kinks or other.by_kinks) and len(together) <= most:
+        if not (self.by_kinks or other.by_kinks) and len(together) <= len(self._kinks):
             return together, False
         return self._kink_keys() | other._kink_keys(), True
 
-    def _kink_keys(self) -> set[_Key]:
+    def _kink_keys(self) -> set[float]:
         """The groups, or what they would be after a switch to kinks."""
-        if self.by_kinks:
-            return set(self._groups)
-        paid: dict[float, list[float]] = {}
-        for reward, discount in self._groups:
-            paid.setdefault(discount, []).append(reward)
-        return set().union(*(self._kinks_around(np.array(rewards), discount) for discount, rewards in paid.items()))
+        return set(self._groups) if self.by_kinks else self._kinks_around(np.array(list(self._groups)))
 
-    def _kinks_around(self, rewards: Floats, discount: float) -> set[_Key]:
+    def _kinks_around(self, rewards: Floats) -> set[float]:
         """The kinks that these rewards are split between."""
-        kinks = self._kinks_of(discount)
-        cells = np.unique(_locate(kinks, rewards)[0])
-        return {(float(kink), discount) for kink in kinks[np.union1d(cells, cells + 1)]}
+        cells = np.unique(_locate(self._kinks, rewards)[0])
+        return set(self._kinks[np.union1d(cells, cells + 1)].tolist())
 
-    def _add_rows(self, left: Floats, right: Floats, rewards: Floats, mass: Floats, rows: Any, discount: float) -> None:
-        """Add the rows of one discount, sorted by group: one matrix product for each group that occurs."""
-        kinks = self._kinks_of(discount)
-        paid = rewards[rows]
-        if not self.by_kinks:
-            values, group = np.unique(paid, return_inverse=True)
-            if len(self._groups) + len(values) <= len(kinks):
-                for g, index in _by_group(group):
-                    self._add_block(left, right, mass, rows[index], [(values[g], None)], discount)
-                return
-            self._switch_to_kinks()
-        cell, fraction = _locate(kinks, paid)
-        for c, index in _by_group(cell):
-            targets = [(kinks[c], 1.0 - fraction[index]), (kinks[c + 1], fraction[index])]
-            self._add_block(left, right, mass, rows[index], targets, discount)
-
-    def _add_block(self, left, right, mass, rows, targets, discount: float) -> None:
+    def _add_block(self, left: Floats, right: Floats, mass: Floats, rows: Any, targets: Sequence[Any]) -> None:
         """Add rows to groups, given as pairs of a reward and the fraction of each row that it gets (None: all)."""
-        groups = [(self._group(reward, discount), fraction) for reward, fraction in targets]
+        groups = [(self._group(reward), fraction) for reward, fraction in targets]
         size = max(64, _CACHED_NUMBERS // self._size)
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
@@ -161,28 +124,19 @@ class MomentCollector:
                 add_product(cross, scaled, b)
                 inflow += weight @ scaled
 
-    def _group(self, reward: float, discount: float) -> list[Floats]:
-        key = (float(reward), discount)
-        if key not in self._groups:
+    def _group(self, reward: float) -> list[Floats]:
+        if (key := float(reward)) not in self._groups:
             self._groups[key] = [np.zeros((self._size, self._size)), np.zeros(self._size)]
         return self._groups[key]
-
-    def _kinks_of(self, discount: float) -> Floats:
-        if discount not in self._kinks:
-            z = self.support.atoms
-            self._kinks[discount] = np.unique(z[:, None] - discount * z)
-        return self._kinks[discount]
 
     def _switch_to_kinks(self) -> None:
         """Split every reward between its two neighbouring kinks from now on, and regroup what was collected."""
         old, self._groups, self.by_kinks = self._groups, {}, True
-        for (reward, discount), (cross, inflow) in old.items():
-            kinks = self._kinks_of(discount)
-            cell, fraction = _locate(kinks, np.array([reward]))
-            for kink, part in ((kinks[cell[0]], 1.0 - fraction[0]), (kinks[cell[0] + 1], fraction[0])):
-                group = self._group(float(kink), discount)
-                group[0] += part * cross
-                group[1] += part * inflow
+        for reward, sums in old.items():
+            cell, fraction = (found[0] for found in _locate(self._kinks, np.array([reward])))
+            for kink, part in ((self._kinks[cell], 1.0 - fraction), (self._kinks[cell + 1], fraction)):
+                for total, whole in zip(self._group(kink), sums, strict=True):
+                    total += part * whole
 
     def __getstate__(self) -> dict[str, Any]:
         # One array for all groups: sending thousands of small arrays takes longer than computing them.
@@ -190,17 +144,15 @@ class MomentCollector:
         return vars(self) | {"_groups": (list(self._groups), crosses, inflows)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        keys, crosses, inflows = state["_groups"]
-        groups = {key: [cross, inflow] for key, cross, inflow in zip(keys, crosses, inflows, strict=True)}
+        groups = {reward: [cross, inflow] for reward, cross, inflow in zip(*state["_groups"], strict=True)}
         vars(self).update(state | {"_groups": groups})
 
     def moments(self) -> Moments:
         """The moments of all rows so far."""
-        keys = sorted(self._groups)
-        d = self._size
+        keys, d = sorted(self._groups), self._size
         crosses = np.array([self._groups[key][0] for key in keys]).reshape(-1, d, d)
         inflows = np.array([self._groups[key][1] for key in keys]).reshape(-1, d)
-        rewards, discounts = np.array(keys, dtype=np.float64).reshape(-1, 2).T
+        rewards, discounts = np.array([(key, self._discount) for key in keys]).reshape(-1, 2).T
         # The fractions of a row sum to one, so the groups hold LSTD's matrix too.
         lstd_matrix = (discounts @ crosses.reshape(len(keys), d * d)).reshape(d, d)
         terminal, lstd_vector = self._terminal.copy(), self._lstd_vector.copy()

@@ -25,21 +25,13 @@ _CHUNK_ENTRIES = 4_000_000
 
 
 class Branches(NamedTuple):
-    """Where a process can go from each state, by reward.
+    """Where a process can go from each state, by reward."""
 
-    Attributes:
-        states: (N,) state x_n each branch leaves, ascending.
-        rewards: (N,) reward r_n.
-        discounts: (N,) discount of what follows: that of the process, or 0 where the return ends.
-        ends: (N,) whether the return ends here.
-        next_distribution: (N, S) sparse; the rows of the branches of one state sum to one together.
-    """
-
-    states: NDArray[np.intp]
-    rewards: Floats
-    discounts: Floats
-    ends: NDArray[np.bool_]
-    next_distribution: Sparse
+    states: NDArray[np.intp]  # (N,) state x_n each branch leaves, ascending
+    rewards: Floats  # (N,) reward r_n
+    discounts: Floats  # (N,) discount of what follows: that of the process, or 0 where the return ends
+    ends: NDArray[np.bool_]  # (N,) whether the return ends here
+    next_distribution: Sparse  # (N, S) sparse; the rows of the branches of one state sum to one together
 
     @property
     def num_states(self) -> int:
@@ -77,16 +69,7 @@ class Branches(NamedTuple):
 
 
 def projected_bellman_update(branches: Branches, support: Support, masses: Floats) -> Floats:
-    r"""Projected distribution of :math:`R(x) + \gamma Z(X')` at every state, :math:`\sum_r P_r Q M_r^\top`.
-
-    Args:
-        branches: the process.
-        support: K atoms.
-        masses: Q, (S, K) signed masses.
-
-    Returns:
-        (S, K) masses.
-    """
+    r"""(S, K): projected distribution of :math:`R(x) + \gamma Z(X')`, which is :math:`\sum_r P_r Q M_r^\top`."""
     return _branchwise(branches, support, lambda part: branches.next_distribution[part] @ masses)
 
 

@@ -27,39 +27,23 @@ def mass_offset(normalisation: Normalisation, support: Support) -> float:
 
 
 class Whitening(NamedTuple):
-    """Change of basis to features that are orthonormal under the state distribution.
+    """Change of basis to features that are orthonormal under the state distribution."""
 
-    Attributes:
-        inverse: R^-1, (D, D): whitened features are Phi R^-1, and weights are R^-1 Theta.
-        condition: condition number of Phi' Xi Phi.
-        constant: (D,) inner products of the whitened features with the constant function.
-    """
-
-    inverse: Floats
-    condition: float
-    constant: Floats
+    inverse: Floats  # R^-1, (D, D): whitened features are Phi R^-1, and weights are R^-1 Theta
+    condition: float  # condition number of Phi' Xi Phi
+    constant: Floats  # (D,) inner products of the whitened features with the constant function
 
 
 class Problem(NamedTuple):
-    """One evaluation, as it was asked.
+    """One evaluation, as it was asked."""
 
-    Attributes:
-        process: the Markov reward process.
-        features: (S, D).
-        support: K atoms.
-        normalisation: how the mass is kept at one.
-        state_distribution: (S,) weights of the states.
-        stationary: whether those weights are stationary, which every guarantee needs.
-        whitening: of the features under the weights.
-    """
-
-    process: MarkovRewardProcess
-    features: Floats
-    support: Support
-    normalisation: Normalisation
-    state_distribution: Floats
-    stationary: bool
-    whitening: Whitening
+    process: MarkovRewardProcess  # the Markov reward process
+    features: Floats  # (S, D)
+    support: Support  # K atoms
+    normalisation: Normalisation  # how the mass is kept at one
+    state_distribution: Floats  # (S,) weights of the states
+    stationary: bool  # whether those weights are stationary, which every guarantee needs
+    whitening: Whitening  # of the features under the weights
 
     @property
     def offset(self) -> float:
@@ -98,11 +82,23 @@ def make_problem(
         raise ValueError(f"process must be a MarkovRewardProcess, got {type(process).__name__}")
     if not isinstance(support, Support):
         raise ValueError(f"support must be a Support, got {type(support).__name__}")
-    phi = _features(features, process.num_states)
+    given: Any = features
+    num_states = process.num_states
+    phi = host_reals("features", given.toarray() if sparse.issparse(given) else given)
+    if phi.ndim != 2 or phi.shape[0] != num_states or phi.shape[1] == 0:
+        raise ValueError(f"features must have shape ({num_states}, D), one row for each state, got {phi.shape}")
+    require_finite(features=phi)
+    if phi.shape[1] > num_states:
+        raise ValueError(f"features must have at most {num_states} columns, one for each state, got {phi.shape[1]}")
     if state_distribution is None:
         xi, stationary = process.stationary_distribution(), True
     else:
-        xi = _distribution(state_distribution, process.num_states)
+        xi = np.array(host_reals("state_distribution", state_distribution))
+        if xi.shape != (num_states,):
+            raise ValueError(f"state_distribution must have shape ({num_states},), got {xi.shape}")
+        if not (xi >= 0).all() or not abs(xi.sum() - 1) <= 1e-8:
+            found = f"a smallest entry of {xi.min():.12g} and a sum of {xi.sum():.12g}"
+            raise ValueError(f"state_distribution must be >= 0 and sum to 1, got {found}")
         drift = float(np.abs(process.transition.T @ xi - xi).sum())
         stationary = drift <= _STATIONARY_TOLERANCE
         if not stationary:
@@ -150,23 +146,3 @@ def _weighted_gram(features: Floats, weights: Floats, change: Floats | None = No
         part = features[i : i + rows] if change is None else features[i : i + rows] @ change
         total += part.T @ (weights[i : i + rows, None] * part)
     return total
-
-
-def _features(features: Any, num_states: int) -> Floats:
-    phi = host_reals("features", features.toarray() if sparse.issparse(features) else features)
-    if phi.ndim != 2 or phi.shape[0] != num_states or phi.shape[1] == 0:
-        raise ValueError(f"features must have shape ({num_states}, D), one row for each state, got {phi.shape}")
-    require_finite(features=phi)
-    if phi.shape[1] > num_states:
-        raise ValueError(f"features must have at most {num_states} columns, one for each state, got {phi.shape[1]}")
-    return phi
-
-
-def _distribution(weights: ArrayLike, num_states: int) -> Floats:
-    xi = np.array(host_reals("state_distribution", weights))
-    if xi.shape != (num_states,):
-        raise ValueError(f"state_distribution must have shape ({num_states},), got {xi.shape}")
-    if not (xi >= 0).all() or not abs(xi.sum() - 1) <= 1e-8:
-        given = f"a smallest entry of {xi.min():.12g} and a sum of {xi.sum():.12g}"
-        raise ValueError(f"state_distribution must be >= 0 and sum to 1, got {given}")
-    return xi

@@ -85,15 +85,9 @@ class MarkovRewardProcess:
             raise ValueError("outcomes must hold at least one (reward, matrix) pair, got none")
         if len({matrix.shape for _, matrix in pairs}) > 1:
             raise ValueError(f"outcomes must have matrices of one shape, got {[m.shape for _, m in pairs]}")
-        entries = [matrix.tocoo() for _, matrix in pairs]
-        return cls._from_entries(
-            pairs[0][1].shape[0],
-            np.concatenate([e.coords[0] for e in entries]),
-            np.concatenate([e.coords[1] for e in entries]),
-            np.concatenate([np.full(e.nnz, reward) for (reward, _), e in zip(pairs, entries, strict=True)]),
-            np.concatenate([e.data for e in entries]),
-            discount,
-        )
+        entries = [(*m.tocoo().coords, np.full(m.nnz, reward), m.tocoo().data) for reward, m in pairs]
+        x, y, r, p = map(np.concatenate, zip(*entries, strict=True))
+        return cls._from_entries(pairs[0][1].shape[0], x, y, r, p, discount)
 
     @classmethod
     def from_mdp(cls, transitions: Any, rewards: ArrayLike, policy: ArrayLike | str, discount: float) -> Self:
@@ -105,34 +99,24 @@ class MarkovRewardProcess:
             policy: (S, A) probabilities, (S,) actions, or "uniform".
             discount: in [0, 1).
         """
-        by_action = action_matrices(transitions, policy)
+        by_action = action_matrices(transitions)
         num_states, num_actions = by_action[0].shape[0], len(by_action)
         choice = policy_table(policy, num_states, num_actions)
         reward = np.asarray(rewards, dtype=np.float64)
         shapes = [(num_states,), (num_states, num_actions), (num_states, num_actions, num_states)]
         if reward.shape not in shapes:
             raise ValueError(f"rewards must have shape {', '.join(map(str, shapes))}, got {reward.shape}")
-        states, following, values, probabilities = [], [], [], []
+        entries = []
         for action, matrix in enumerate(by_action):
-            entries = matrix.tocoo()
-            x, y = entries.coords
-            states.append(x)
-            following.append(y)
-            probabilities.append(entries.data * choice[x, action])
+            x, y = matrix.tocoo().coords
             index = (x, np.full(len(x), action), y)[: reward.ndim]
-            values.append(reward[index])
-        x, y, r, p = map(np.concatenate, (states, following, values, probabilities))
+            entries.append((x, y, reward[index], matrix.tocoo().data * choice[x, action]))
+        x, y, r, p = map(np.concatenate, zip(*entries, strict=True))
         return cls._from_entries(num_states, x, y, r, p, discount)
 
     @classmethod
     def from_gymnasium(
-        cls,
-        env_id: str,
-        policy: ArrayLike | str,
-        discount: float,
-        *,
-        absorbing: bool = False,
-        **options: Any,
+        cls, env_id: str, policy: ArrayLike | str, discount: float, *, absorbing: bool = False, **options: Any
     ) -> Self:
         """A tabular Gymnasium environment (with ``env.unwrapped.P``: FrozenLake, Taxi, CliffWalking) under a policy.
 

@@ -53,13 +53,17 @@ def _few_rewards(branches: Branches) -> bool:
 
 def _mover(branches: Branches, grid: Support) -> Any:
     """Function (N, n) -> (N, n) that moves the masses of each branch to r + gamma z, split between four atoms."""
+    n = grid.num_atoms
     if not _few_rewards(branches):
         index, weights = _stencil(grid, branches.rewards[:, None] + branches.discounts[:, None] * grid.atoms)
-        n = grid.num_atoms
         return lambda masses: sum(add_at(np, n, index + s, masses * w) for s, w in enumerate(weights))
     pairs, group = np.unique(np.stack([branches.rewards, branches.discounts], axis=1), axis=0, return_inverse=True)
     group = group.ravel()
-    matrices = [_matrix(grid, reward, discount) for reward, discount in pairs]
+    matrices = []
+    for reward, discount in pairs:
+        first, weights = _stencil(grid, reward + discount * grid.atoms)
+        entries = np.concatenate([first + s for s in range(4)]), np.tile(np.arange(n), 4)
+        matrices.append(sparse.csr_array((np.concatenate(weights), entries), shape=(n, n)))
     if len(pairs) == 1:
         return lambda masses: np.ascontiguousarray((matrices[0] @ masses.T).T)
     rows = [np.flatnonzero(group == g) for g in range(len(pairs))]
@@ -71,14 +75,6 @@ def _mover(branches: Branches, grid: Support) -> Any:
         return out
 
     return move
-
-
-def _matrix(grid: Support, reward: float, discount: float) -> Any:
-    index, weights = _stencil(grid, reward + discount * grid.atoms)
-    n = grid.num_atoms
-    rows = np.concatenate([index + s for s in range(4)])
-    columns = np.tile(np.arange(n), 4)
-    return sparse.csr_array((np.concatenate(weights), (rows, columns)), shape=(n, n))
 
 
 def _stencil(grid: Support, places: Floats) -> tuple[Any, list[Floats]]:

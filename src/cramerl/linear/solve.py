@@ -42,7 +42,16 @@ def solve(system: LinearSystem, method: Method, tol: float, discount: float) -> 
     if method == "krylov":
         found = solve_fixed_point(system.apply, system.constant, target, _MOST_PRODUCTS)
         return Solution(found.solution, found.residual, found.products, "krylov")
-    return _iterate(system, target)
+    weights, steps, residual = system.constant.copy(), 0, np.inf
+    best, stuck = np.inf, 0
+    # Rounding keeps the change from falling below some level: stop when it has not fallen for a while.
+    while residual > target and stuck < 50 and steps < _MOST_PRODUCTS:
+        following = system.constant + system.apply(weights)
+        residual = float(np.linalg.norm(following - weights))
+        weights, steps = following, steps + 1
+        stuck = 0 if residual < best else stuck + 1
+        best = min(best, residual)
+    return Solution(weights, residual, steps, "iteration")
 
 
 def _direct(system: LinearSystem, target: float) -> Solution:
@@ -62,16 +71,3 @@ def _direct(system: LinearSystem, target: float) -> Solution:
         weights = weights + lu_solve(factors, defect)
         defect = constant + matrix @ weights - weights
     return Solution(weights.reshape(shape), float(np.linalg.norm(defect)), 1, "direct")
-
-
-def _iterate(system: LinearSystem, target: float) -> Solution:
-    weights, steps, residual = system.constant.copy(), 0, np.inf
-    best, stuck = np.inf, 0
-    # Rounding keeps the change from falling below some level: stop when it has not fallen for a while.
-    while residual > target and stuck < 50 and steps < _MOST_PRODUCTS:
-        following = system.constant + system.apply(weights)
-        residual = float(np.linalg.norm(following - weights))
-        weights, steps = following, steps + 1
-        stuck = 0 if residual < best else stuck + 1
-        best = min(best, residual)
-    return Solution(weights, residual, steps, "iteration")

@@ -37,14 +37,6 @@ def stationary_distribution(transition: Sparse) -> Floats:
     the chain on the rest, then fill in backwards. It never subtracts, so it keeps every digit however slowly the chain
     mixes.
     """
-    recurrent = _closed_class(transition)
-    inner = transition if len(recurrent) == transition.shape[0] else transition[recurrent][:, recurrent]
-    distribution = np.zeros(transition.shape[0])
-    distribution[recurrent] = _solve(sparse.csr_array(inner))
-    return distribution
-
-
-def _closed_class(transition: Sparse) -> NDArray[np.intp]:
     pattern = sparse.csr_array((transition.data > 0, transition.indices, transition.indptr), shape=transition.shape)
     count, label = csgraph.connected_components(pattern, directed=True, connection="strong")
     x, y = pattern.nonzero()
@@ -57,7 +49,11 @@ def _closed_class(transition: Sparse) -> NDArray[np.intp]:
             f"transition must have one stationary distribution, got {len(closed)} sets of states that are never left "
             f"(state {examples[0]} and state {examples[1]} are in different ones); give state_distribution yourself"
         )
-    return np.flatnonzero(label == closed[0])
+    recurrent = np.flatnonzero(label == closed[0])
+    inner = transition if len(recurrent) == transition.shape[0] else transition[recurrent][:, recurrent]
+    distribution = np.zeros(transition.shape[0])
+    distribution[recurrent] = _solve(sparse.csr_array(inner))
+    return distribution
 
 
 def _solve(chain: Sparse) -> Floats:
@@ -144,14 +140,12 @@ def _power(chain: Sparse, most_steps: int) -> tuple[Floats, bool]:
         if change <= _TOLERANCE:
             return distribution / distribution.sum(), True
         if step % _WINDOW == 0:
-            if math.isfinite(previous) and step + _steps_left(change, previous) > most_steps:
+            steps_left = math.inf  # to the tolerance, at the rate of the last window
+            if change < previous < math.inf:
+                steps_left = _WINDOW * math.log(_TOLERANCE / change) / math.log(change / previous)
+            if math.isfinite(previous) and step + steps_left > most_steps:
                 if lazy and most_steps < _SLOW_STEPS:
                     break
                 lazy = True
             previous = change
     return distribution / distribution.sum(), False
-
-
-def _steps_left(change: float, previous: float) -> float:
-    """Steps to the tolerance at the rate of the last window of steps."""
-    return _WINDOW * math.log(_TOLERANCE / change) / math.log(change / previous) if change < previous else math.inf

@@ -69,9 +69,9 @@ def support_from_data(source: Source, discount: float, num_atoms: int, regularis
 
 def _sums_for_means(part: Rows) -> list[Any]:
     """Sums for ordinary LSTD, the number of rows, and extremes of all rewards and of those that end the return."""
-    x, r, last = part.features, part.rewards, part.rewards[part.ended]
+    x, r, last = part.features, part.rewards, part.rewards[part.terminated]
     gram, cross = np.zeros((2, x.shape[1], x.shape[1]))
     add_product(gram, x, x)
-    add_product(cross, x, part.next_features * ~part.ended[:, None])
+    add_product(cross, x, part.next_features * ~part.terminated[:, None])
     ends = last.min(initial=np.inf), last.max(initial=-np.inf)
     return [gram, cross, x.T @ r, len(r), r.min(), r.max(), *ends]

@@ -4,7 +4,7 @@ With whitened features (:math:`\tilde\Phi^\top \Xi \tilde\Phi = I`) the fixed po
 
 .. math:: \Theta = \sum_g B_g\, (\Theta X)\, M_g^\top Y + b, \qquad B_g = \tilde\Phi^\top \Xi P_g \tilde\Phi
 
-where g runs over the distinct pairs of reward and discount. X and Y keep the mass at one: *before* takes
+where g runs over the distinct rewards. X and Y keep the mass at one: *before* takes
 :math:`X = I - 1u^\top`, *after* takes :math:`Y = \Pi`, and *affine* is solved as *before*, for weights of mass zero.
 Once the :math:`B_g` are known nothing depends on the number of states.
 """
@@ -32,23 +32,17 @@ _MOST_BACKUP_NUMBERS, _MOST_PRODUCT_ATOMS = 2_000_000, 201
 
 @dataclass(frozen=True)
 class LinearSystem:
-    """Theta = F Theta + b in whitened weights (D, K).
+    """Theta = F Theta + b in whitened weights (D, K)."""
 
-    Attributes:
-        apply: F.
-        constant: b.
-        dense: builds F as a (D, K, D, K) array, or None where only products are available.
-    """
-
-    apply: Callable[[Floats], Floats]
-    constant: Floats
-    dense: Callable[[], Floats] | None
+    apply: Callable[[Floats], Floats]  # F
+    constant: Floats  # b
+    dense: Callable[[], Floats] | None  # builds F as a (D, K, D, K) array, or None where only products are available
 
 
 def process_moments(problem: Problem) -> Moments:
     """Moments of a process under a state weighting, in whitened features."""
     branches, features, change = problem.process.branches, problem.features, problem.whitening.inverse
-    collector = MomentCollector(problem.support, features.shape[1])
+    collector = MomentCollector(problem.support, problem.process.discount, features.shape[1])
     continuing, mass = branches.continuing(), branches.mass
     order = np.argsort(branches.rewards, kind="stable")
     for part in branches.chunks(features.shape[1]):
@@ -56,7 +50,7 @@ def process_moments(problem: Problem) -> Moments:
         states = branches.states[rows]
         left = problem.state_distribution[states, None] * (features[states] @ change)
         right = (continuing.next_distribution[rows] @ features) @ change
-        collector.add(left, right, branches.rewards[rows], branches.discounts[rows], branches.ends[rows], mass[rows])
+        collector.add(left, right, branches.rewards[rows], branches.ends[rows], mass[rows])
     return collector.moments()
 
 
@@ -66,10 +60,18 @@ def compressed_system(
     """The system from moments alone; ``constant`` (D,) is the whitening's."""
     groups, d, k = len(moments.rewards), len(constant), support.num_atoms
     stacked = np.ascontiguousarray(moments.crosses.transpose(1, 0, 2)).reshape(d, groups * d)
-    back_up = _group_backup(moments, support)
+    direct = groups * k * k > _MOST_BACKUP_NUMBERS or k > _MOST_PRODUCT_ATOMS
+    matrices = None if direct else backup_matrix(support, moments.rewards, moments.discounts)
+    side_by_side = None if matrices is None else matrices.transpose(2, 0, 1).reshape(k, groups * k)
 
     def move(weights: Floats) -> Floats:
-        return stacked @ back_up(weights) if groups else np.zeros_like(weights)
+        if not groups:
+            return np.zeros_like(weights)
+        if side_by_side is None:
+            moved = backup(support, moments.rewards[:, None], moments.discounts[:, None], weights[None])
+        else:
+            moved = (weights @ side_by_side).reshape(-1, groups, k).transpose(1, 0, 2)
+        return stacked @ moved.reshape(-1, k)  # the weights backed up by every group, one group after the other
 
     def dense() -> Floats:
         matrices = backup_matrix(support, moments.rewards, moments.discounts).reshape(groups, k * k).T
@@ -83,16 +85,6 @@ def compressed_system(
     even = np.full((groups, k), 1.0 / k)
     spread = moments.inflows.T @ (backup(support, moments.rewards, moments.discounts, even) if groups else even)
     return replace(matrix_free_system(move, spread, moments.terminal, constant, normalisation), dense=dense)
-
-
-def _group_backup(moments: Moments, support: Support) -> Callable[[Floats], Floats]:
-    """Function (D, K) -> (G D, K): the weights backed up by every group, one group after the other."""
-    groups, k = len(moments.rewards), support.num_atoms
-    if groups * k * k > _MOST_BACKUP_NUMBERS or k > _MOST_PRODUCT_ATOMS:
-        rewards, discounts = moments.rewards[:, None], moments.discounts[:, None]
-        return lambda weights: backup(support, rewards, discounts, weights[None]).reshape(-1, k)
-    side_by_side = backup_matrix(support, moments.rewards, moments.discounts).transpose(2, 0, 1).reshape(k, groups * k)
-    return lambda weights: (weights @ side_by_side).reshape(-1, groups, k).transpose(1, 0, 2).reshape(-1, k)
 
 
 def state_space_system(problem: Problem) -> LinearSystem:
@@ -113,20 +105,12 @@ def state_space_system(problem: Problem) -> LinearSystem:
 
 
 def matrix_free_system(
-    move: Callable[[Floats], Floats],
-    spread: Floats,
-    terminal: Floats,
-    constant: Floats,
-    normalisation: Normalisation,
+    move: Callable[[Floats], Floats], spread: Floats, terminal: Floats, constant: Floats, normalisation: Normalisation
 ) -> LinearSystem:
-    """The system from a function for its products.
+    """The system from a function for its products, ``move``: (D, K) weights to their backup where the return continues.
 
-    Args:
-        move: from weights (D, K) to their projected backup, where the return continues.
-        spread: (D, K), the same for the uniform distribution.
-        terminal: (D, K), projected distribution of the rewards that end the return.
-        constant: (D,), the whitening's.
-        normalisation: how the mass is kept at one.
+    ``spread`` (D, K) is the same for the uniform distribution, ``terminal`` (D, K) the projected distribution of the
+    rewards that end the return, ``constant`` (D,) the whitening's.
     """
     k = spread.shape[1]
 

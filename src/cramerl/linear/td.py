@@ -32,6 +32,7 @@ from cramerl._checks import (
 from cramerl.cramer import cramer_gram, optimal_penalty_range
 from cramerl.linear.problem import NORMALISATIONS, Normalisation, mass_offset
 from cramerl.linear.processes import Transitions
+from cramerl.linear.transitions import real_numbers
 from cramerl.measures import with_unit_mass
 from cramerl.projections import backup
 from cramerl.supports import Support
@@ -105,12 +106,7 @@ class LinearTD:
         initial_weights: (D, K), zero by default.
 
     Attributes:
-        support: K atoms.
-        num_features: D.
-        discount: gamma.
-        normalisation: how the mass is kept at one.
-        preconditioned: whether :math:`C_\lambda` is left out.
-        num_updates: updates made so far.
+        num_updates: updates made so far. The arguments up to ``preconditioned`` are attributes too.
 
     Reference:
         The corollary to Theorem 1 of the paper, with its sign and its loss corrected; preconditioned, Linear-CTD of
@@ -143,9 +139,19 @@ class LinearTD:
         self._offset = mass_offset(normalisation, support)
         self._gram = None if preconditioned else cramer_gram(support, penalty)
         largest_eigenvalue = 1.0 if preconditioned else max(penalty, optimal_penalty_range(support)[1])
-        self._step_size = _schedule(step_size, largest_eigenvalue)
-        self._weights = self._initial(initial_weights)
-        self._average = _TailAverage(averaging, self._weights.shape)
+        if step_size is None:
+            step_size = StepSize(0.1 / largest_eigenvalue)
+        self._step_size = step_size if callable(step_size) else StepSize(require_scale("step_size", step_size))
+        shape = (self.num_features, support.num_atoms)
+        start = np.zeros(shape) if initial_weights is None else real_numbers("initial_weights", initial_weights).copy()
+        if start.shape != shape:
+            raise ValueError(f"initial_weights must have shape {shape}, got {start.shape}")
+        off = float(np.abs(start.sum(axis=1)).max())
+        if normalisation == "affine" and off > _ROW_SUM_TOLERANCE * max(1.0, float(np.abs(start).max())):
+            raise ValueError(f"initial_weights must have rows of sum 0 for 'affine', got a row that sums to {off:.3g}")
+        start.flags.writeable = False
+        self._weights = start
+        self._average = _TailAverage(averaging, shape)
 
     @property
     def weights(self) -> Floats:
@@ -173,11 +179,7 @@ class LinearTD:
         return self.masses(features, averaged=averaged) @ self.support.atoms
 
     def update(
-        self,
-        features: ArrayLike,
-        rewards: ArrayLike,
-        next_features: ArrayLike,
-        terminated: ArrayLike | None = None,
+        self, features: ArrayLike, rewards: ArrayLike, next_features: ArrayLike, terminated: ArrayLike | None = None
     ) -> None:
         """Make one step along the mean direction of a batch of transitions, or of a single one.
 
@@ -199,18 +201,13 @@ class LinearTD:
         *,
         batch_size: int = _DEFAULT_BATCH,
     ) -> None:
-        """Pass once over T transitions, in order, with one update for each ``batch_size`` of them.
+        """Pass once over transitions (arguments as in `update`), in order.
 
-        Args:
-            features: (T, D).
-            rewards: (T,).
-            next_features: (T, D).
-            terminated: (T,) booleans; never, by default.
-            batch_size: transitions per update; the last update may have fewer.
+        Each update takes ``batch_size`` of them; the last update may have fewer.
         """
-        phi, r, following, ended = self._batch(features, rewards, next_features, terminated)
-        for rows in _slices(len(r), require_count("batch_size", batch_size)):
-            self._step(phi[rows], r[rows], following[rows], ended[rows])
+        batch = self._batch(features, rewards, next_features, terminated)
+        for rows in _slices(len(batch[0]), require_count("batch_size", batch_size)):
+            self._step(*(array[rows] for array in batch))
 
     def run_transitions(
         self, feature_matrix: ArrayLike, transitions: Transitions, *, batch_size: int = _DEFAULT_BATCH
@@ -220,17 +217,21 @@ class LinearTD:
         Args:
             feature_matrix: (S, D), row x holds the features of state x.
             transitions: T of them.
-            batch_size: transitions per update; the last update may have fewer.
+            batch_size: as in `run`.
         """
         phi = self._features("feature_matrix", feature_matrix)
         if phi.ndim != 2:
             raise ValueError(f"feature_matrix must have shape (S, {self.num_features}), got {phi.shape}")
         if not isinstance(transitions, Transitions):
             raise ValueError(f"transitions must be Transitions, got {type(transitions).__name__}")
-        x = _states("states", transitions.states, len(phi))
-        y = _states("next_states", transitions.next_states, len(phi))
-        _require_shape("next_states", y, x.shape, "states")
-        r, ended = _outcomes(transitions.rewards, transitions.terminated, x.shape, "states")
+        x, y = np.asarray(transitions.states), np.asarray(transitions.next_states)
+        for name, states in (("states", x), ("next_states", y)):
+            if states.ndim != 1 or states.size == 0 or states.dtype.kind not in "iu":
+                raise ValueError(f"{name} must hold (T,) integers, T >= 1, got shape {states.shape} of {states.dtype}")
+            if states.min() < 0 or states.max() >= len(phi):
+                allowed = f"0 to {len(phi) - 1}, the rows of feature_matrix"
+                raise ValueError(f"{name} must lie in {allowed}, got {states.min()} to {states.max()}")
+        r, ended = _outcomes(transitions.rewards, transitions.terminated, x.shape, "states", next_states=y)
         for rows in _slices(len(r), require_count("batch_size", batch_size)):
             self._step(phi[x[rows]], r[rows], phi[y[rows]], ended[rows])
 
@@ -252,10 +253,19 @@ class LinearTD:
         self, features: Floats, rewards: Floats, next_features: Floats, terminated: NDArray[np.bool_]
     ) -> Floats:
         """Mean over the batch of phi(x) (y - q(x))', times C_lambda if not preconditioned."""
-        total = np.zeros_like(self._weights)
+        total, even = np.zeros_like(self._weights), 1.0 / self.support.num_atoms
         for rows in _slices(len(rewards), _BLOCK_ROWS):
-            phi = features[rows]
-            target = self._targets(rewards[rows], next_features[rows], terminated[rows])
+            phi, ended = features[rows], terminated[rows]
+            masses = next_features[rows] @ self._weights + self._offset
+            if not np.isfinite(masses).all():
+                return np.full_like(total, np.nan)  # for `_step` to report; `backup` would name its own argument
+            if self.normalisation == "before":
+                masses = with_unit_mass(self.support, masses)
+            # Where the return ends a discount of zero moves any distribution of mass one to the reward.
+            masses[ended] = even
+            target = backup(self.support, rewards[rows], np.where(ended, 0.0, self.discount), masses)
+            if self.normalisation == "after":
+                target += even - target.mean(axis=1, keepdims=True)
             total += phi.T @ (target - (phi @ self._weights + self._offset))
         if self.normalisation == "affine":
             # The target has the mass of the prediction, so this is zero but for rounding, which would accumulate.
@@ -266,57 +276,27 @@ class LinearTD:
             total = total @ self._gram
         return total / len(rewards)
 
-    def _targets(self, rewards: Floats, next_features: Floats, terminated: NDArray[np.bool_]) -> Floats:
-        """y, (n, K)."""
-        even = 1.0 / self.support.num_atoms
-        masses = next_features @ self._weights + self._offset
-        if not np.isfinite(masses).all():
-            return np.full_like(masses, np.nan)  # for `_step` to report; `backup` would name its own argument
-        if self.normalisation == "before":
-            masses = with_unit_mass(self.support, masses)
-        # Where the return ends a discount of zero moves any distribution of mass one to the reward.
-        masses[terminated] = even
-        target = backup(self.support, rewards, np.where(terminated, 0.0, self.discount), masses)
-        if self.normalisation == "after":
-            target += even - target.mean(axis=1, keepdims=True)
-        return target
-
     def _features(self, name: str, values: ArrayLike, *, finite: bool = True) -> Floats:
-        phi = _floats(name, values)
+        phi = real_numbers(name, values, finite=finite)
         require_last_axis(self.num_features, "the features", **{name: phi})
-        if finite:
-            require_finite(**{name: phi})
         return phi
 
     def _batch(
         self, features: ArrayLike, rewards: ArrayLike, next_features: ArrayLike, terminated: ArrayLike | None
     ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """The transitions as (n, D), (n,), (n, D) and (n,) arrays, checked."""
-        phi, following = (
-            self._features("features", features),
-            self._features("next_features", next_features, finite=False),
-        )
+        phi = self._features("features", features)
+        following = self._features("next_features", next_features, finite=False)
         if phi.ndim > 2 or phi.shape[0] == 0:
             allowed = f"(n, {self.num_features}) with n >= 1, or ({self.num_features},)"
             raise ValueError(f"features must have shape {allowed}, got {phi.shape}")
-        _require_shape("next_features", following, phi.shape, "features")
+        if following.shape != phi.shape:
+            raise ValueError(f"next_features must have shape {phi.shape} to go with features, got {following.shape}")
         r, ended = _outcomes(rewards, terminated, phi.shape[:-1], "features")
         if ended.any():
             following = np.where(ended[..., None], 0.0, following)  # nothing follows, so what is there does not matter
         require_finite(next_features=following)
         return np.atleast_2d(phi), np.atleast_1d(r), np.atleast_2d(following), np.atleast_1d(ended)
-
-    def _initial(self, weights: ArrayLike | None) -> Floats:
-        shape = (self.num_features, self.support.num_atoms)
-        start = np.zeros(shape) if weights is None else _floats("initial_weights", weights).copy()
-        if start.shape != shape:
-            raise ValueError(f"initial_weights must have shape {shape}, got {start.shape}")
-        require_finite(initial_weights=start)
-        off = float(np.abs(start.sum(axis=1)).max())
-        if self.normalisation == "affine" and off > _ROW_SUM_TOLERANCE * max(1.0, float(np.abs(start).max())):
-            raise ValueError(f"initial_weights must have rows of sum 0 for 'affine', got a row that sums to {off:.3g}")
-        start.flags.writeable = False
-        return start
 
 
 class _TailAverage:
@@ -350,48 +330,19 @@ class _TailAverage:
         return (self._older + self._newer) / count if count > 0 else None
 
 
-def _schedule(step_size: float | Callable[[int], float] | None, largest_eigenvalue: float) -> Callable[[int], float]:
-    if step_size is None:
-        return StepSize(0.1 / largest_eigenvalue)
-    return step_size if callable(step_size) else StepSize(require_scale("step_size", step_size))
-
-
 def _slices(length: int, size: int) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, length, size))
 
 
-def _floats(name: str, values: Any) -> Floats:
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold real numbers, got {values!r}") from None
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    return array.astype(np.float64, copy=False)
-
-
-def _outcomes(rewards: Any, terminated: Any, shape: tuple[int, ...], other: str) -> tuple[Floats, NDArray[np.bool_]]:
-    """Rewards and whether the return ends, both checked to have ``shape``, that of ``other``."""
-    r = _floats("rewards", rewards)
+def _outcomes(
+    rewards: Any, terminated: Any, shape: tuple[int, ...], other: str, **more: NDArray[Any]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Rewards and whether the return ends, checked (like ``more``) to have ``shape``, that of ``other``."""
+    r = real_numbers("rewards", rewards)
     ended = np.zeros(shape, dtype=np.bool_) if terminated is None else np.asarray(terminated)
     if ended.dtype != np.bool_:
         raise ValueError(f"terminated must hold booleans, got dtype {ended.dtype}")
-    _require_shape("rewards", r, shape, other)
-    _require_shape("terminated", ended, shape, other)
-    require_finite(rewards=r)
+    for name, array in {"rewards": r, "terminated": ended, **more}.items():
+        if array.shape != shape:
+            raise ValueError(f"{name} must have shape {shape} to go with {other}, got {array.shape}")
     return r, ended
-
-
-def _states(name: str, values: Any, num_states: int) -> NDArray[np.intp]:
-    states = np.asarray(values)
-    if states.ndim != 1 or states.size == 0 or states.dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold (T,) integers, T >= 1, got shape {states.shape} of {states.dtype}")
-    if states.min() < 0 or states.max() >= num_states:
-        allowed = f"0 to {num_states - 1}, the rows of feature_matrix"
-        raise ValueError(f"{name} must lie in {allowed}, got {states.min()} to {states.max()}")
-    return states.astype(np.intp, copy=False)
-
-
-def _require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...], other: str) -> None:
-    if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape} to go with {other}, got {array.shape}")

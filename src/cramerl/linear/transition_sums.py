@@ -40,23 +40,13 @@ class SupportReport(NamedTuple):
 
 
 class TransitionSums:
-    """Sums over transitions: all that an estimator keeps of them.
-
-    Attributes:
-        support: K atoms.
-        discount: gamma.
-        collector: the moments; None once they would be too large to keep.
-        gram: (D, D) sum of phi phi'.
-        total: (D,) sum of phi.
-        num_samples: transitions added.
-        part_rows: most rows to add at once.
-        most_numbers: most numbers in the moments.
-    """
+    """Sums over transitions: all that an estimator keeps of them."""
 
     def __init__(self, support: Support, discount: float, num_features: int):
         self.support, self.discount = support, discount
-        self.collector: MomentCollector | None = MomentCollector(support, num_features)
-        self.gram, self.total = np.zeros((num_features, num_features)), np.zeros(num_features)
+        # The moments; None once they would be too large to keep.
+        self.collector: MomentCollector | None = MomentCollector(support, discount, num_features)
+        self.gram, self.total = np.zeros((num_features, num_features)), np.zeros(num_features)  # of phi phi' and phi
         self.num_samples = 0
         # For `report`: sums of (next features, 1) by how many atoms the reward moves beyond an end of the support. Row
         # K + n has the transitions that move n atoms above it, row K - n those that move n atoms below.
@@ -68,7 +58,7 @@ class TransitionSums:
         """Whether the moments can be kept when these rows are added."""
         if self.collector is None or self._always_fit():
             return self.collector is not None
-        count = self.collector.count_after(rows.rewards[~rows.ended], self.discount)
+        count = self.collector.count_after(rows.rewards[~rows.terminated])
         return count * self.gram.size <= self.most_numbers
 
     def _always_fit(self) -> bool:
@@ -96,19 +86,18 @@ class TransitionSums:
         if not self.fits(rows):
             self.collector = None
         if self.collector is not None:
-            ones = np.ones(len(x))
-            self.collector.add(x, rows.next_features, r, rows.discounts(self.discount), rows.ended, ones)
+            self.collector.add(x, rows.next_features, r, rows.terminated, np.ones(len(x)))
         low, high = self.support.v_min, self.support.v_max
         slack = 1e-12 * (high - low)
         moved = self.discount * self.support.atoms
         below = np.searchsorted(moved, low - r - slack)
         above = k - np.searchsorted(moved, high - r + slack, side="right")
-        place = np.where(rows.ended, k, k + above - below)
+        place = np.where(rows.terminated, k, k + above - below)
         index = np.flatnonzero(place != k)
         hits = sparse.csr_array((np.ones(len(index)), (place[index], index)), shape=(len(self.leaving), len(r)))
         self.leaving[:, :-1] += hits @ rows.next_features
         self.leaving[:, -1] += hits.sum(axis=1)
-        last = r[rows.ended]
+        last = r[rows.terminated]
         self.ended_outside += (last < low - slack).sum(), (last > high + slack).sum()
 
     def report(self, weights: Floats, normalisation: Normalisation) -> SupportReport:
@@ -186,14 +175,14 @@ def system_by_passes(
 
     def constants(part: Rows) -> list[Any]:
         """Backups of the uniform distribution: of transitions that continue, and of those that end at the reward."""
-        ended, even = part.ended[:, None], np.full(k, 1.0 / k)
+        ended, even = part.terminated[:, None], np.full(k, 1.0 / k)
         return [backed_up(part, np.where(ended, 0.0, even)), backed_up(part, np.where(ended, even, 0.0))]
 
     def move(weights: Floats) -> Floats:
         plain = change @ weights
 
         def product(part: Rows) -> list[Any]:
-            return [backed_up(part, np.where(part.ended[:, None], 0.0, part.next_features @ plain))]
+            return [backed_up(part, np.where(part.terminated[:, None], 0.0, part.next_features @ plain))]
 
         (moved,) = source.total(RowTotals(product, (np.add,), size)).values
         return change.T @ moved / n

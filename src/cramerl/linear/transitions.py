@@ -18,13 +18,9 @@ _CHUNK_NUMBERS = 12_500_000
 
 
 class Sums(Protocol):
-    """Something that is summed over rows, in parts that may be summed in any order and on any machine.
+    """Something that is summed over rows, in parts that may be summed in any order and on any machine."""
 
-    Attributes:
-        part_rows: most rows to add at once, so that work arrays stay small.
-    """
-
-    part_rows: int
+    part_rows: int  # most rows to add at once, so that work arrays stay small
 
     def add(self, rows: Rows) -> None:
         """Add these rows."""
@@ -52,12 +48,12 @@ class Source(Protocol):
 
 
 class Rows(NamedTuple):
-    """Transitions in float64: features and next features (n, D), rewards and ended (n,). Rows are a `Source`."""
+    """Transitions in float64: features and next features (n, D), rewards and terminated (n,). Rows are a `Source`."""
 
     features: Floats
     rewards: Floats
     next_features: Floats
-    ended: NDArray[np.bool_]
+    terminated: NDArray[np.bool_]
 
     @property
     def num_features(self) -> int:
@@ -73,29 +69,23 @@ class Rows(NamedTuple):
     def parts(self, size: int) -> Iterator[Rows]:
         """Slices of at most ``size`` rows."""
         for i in range(0, len(self.rewards), size):
-            s = slice(i, i + size)
-            yield Rows(self.features[s], self.rewards[s], self.next_features[s], self.ended[s])
+            yield Rows(*(array[i : i + size] for array in self))
 
     def discounts(self, discount: float) -> Floats:
         """(n,) discount of what follows: 0 where the return ends."""
-        return np.where(self.ended, 0.0, discount)
+        return np.where(self.terminated, 0.0, discount)
 
 
 class RowTotals:
     """Arrays that a function computes from rows, combined over all rows.
 
-    Args:
-        function: from rows to arrays. It may travel to other machines, so what it refers to should be small.
-        combine: how two of each array become one: ``np.add``, ``np.minimum``, ``np.maximum``.
-        part_rows: most rows for the function at once.
-
-    Attributes:
-        values: the arrays; empty before any rows were added.
+    ``combine`` says how two of each array become one: ``np.add``, ``np.minimum``, ``np.maximum``. The function may
+    travel to other machines, so what it refers to should be small.
     """
 
     def __init__(self, function: Callable[[Rows], Sequence[Any]], combine: Sequence[np.ufunc], part_rows: int):
         self.function, self.combine, self.part_rows = function, combine, part_rows
-        self.values: list[Any] = []
+        self.values: list[Any] = []  # empty before any rows were added
 
     def add(self, rows: Rows) -> None:
         """Combine the arrays of these rows with the rest."""
@@ -121,8 +111,8 @@ def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: 
     """Check a caller's arrays and make rows of them."""
     features = feature_table("X", X, num_features)
     following = feature_table("X_next", X_next, features.shape[1], finite=False)
-    paid = _numbers("rewards", rewards)
-    ended = np.zeros(len(features), dtype=bool) if terminated is None else _numbers("terminated", terminated)
+    paid = real_numbers("rewards", rewards)
+    ended = np.zeros(len(features), dtype=bool) if terminated is None else real_numbers("terminated", terminated)
     for name, array in (("rewards", paid), ("X_next", following), ("terminated", ended)):
         if array.shape != (features.shape if name == "X_next" else features.shape[:1]):
             raise ValueError(f"{name} must have one entry for each of the {len(features)} rows of X, got {array.shape}")
@@ -137,14 +127,15 @@ def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: 
 
 def feature_table(name: str, values: Any, num_features: int | None, *, finite: bool = True) -> Floats:
     """Rows of features (n, D) in float64."""
-    table = _numbers(name, values, finite=finite)
+    table = real_numbers(name, values, finite=finite)
     if table.ndim != 2 or not table.size or num_features not in (None, table.shape[1]):
         wanted = "D" if num_features is None else num_features
         raise ValueError(f"{name} must have shape (n, {wanted}) with at least one row and column, got {table.shape}")
     return table
 
 
-def _numbers(name: str, values: Any, *, finite: bool = True) -> Floats:
+def real_numbers(name: str, values: Any, *, finite: bool = True) -> Floats:
+    """An array in float64; ValueError unless it holds real numbers (finite ones, if so asked)."""
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "biufO" or sparse.issparse(values):

@@ -10,7 +10,7 @@ import pytest
 
 from cramerl import Support
 from cramerl.linear import DistributionalLSTD, fit_logs, read_minari
-from cramerl.linear.sources.chunks import Chunk
+from cramerl.linear.transitions import Rows
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_minari_transitions_are_those_that_were_played(cartpole, chunk_rows):
     assert terminated.sum() > 5
     chunks = list(read_minari("cartpole/test-v0", quadratic, chunk_rows=chunk_rows))
     assert len(chunks) == (20 if chunk_rows == 1 else 1 if chunk_rows == 10_000 else len(chunks))
-    played = Chunk(quadratic(observation), reward, quadratic(following), terminated)
+    played = Rows(quadratic(observation), reward, quadratic(following), terminated)
     together = [np.concatenate(arrays) for arrays in zip(*chunks, strict=True)]
     for found, wanted in zip(together, played, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)  # observations are float32

@@ -17,18 +17,18 @@ import pytest
 from cramerl import Support
 from cramerl.linear import fit_logs, fit_parquet, read_minari, read_parquet, transition_sums, with_bias
 from cramerl.linear.lstd import DistributionalLSTD
-from cramerl.linear.sources.chunks import Chunk
+from cramerl.linear.transitions import Rows
 
 ROOT = Path(__file__).parents[3]
 NAMES: dict[str, Any] = {"features": ["a", "b"], "reward": "r", "next_features": ["a2", "b2"], "terminated": "end"}
 
 
-def transitions(n: int = 50) -> Chunk:
+def transitions(n: int = 50) -> Rows:
     rng = np.random.default_rng(0)
-    return Chunk(rng.normal(size=(n, 2)), rng.normal(size=n), rng.normal(size=(n, 2)), rng.random(n) < 0.2)
+    return Rows(rng.normal(size=(n, 2)), rng.normal(size=n), rng.normal(size=(n, 2)), rng.random(n) < 0.2)
 
 
-def as_columns(data: Chunk) -> dict:
+def as_columns(data: Rows) -> dict:
     (a, b), (a2, b2) = data.features.T, data.next_features.T
     return {"a": a, "b": b, "r": data.rewards, "a2": a2, "b2": b2, "end": data.terminated, "time": np.arange(len(a))}
 
@@ -40,7 +40,7 @@ def log(tmp_path):
     return path
 
 
-def assert_same(chunks, expected: Chunk) -> None:
+def assert_same(chunks, expected: Rows) -> None:
     together = [np.concatenate(arrays) for arrays in zip(*chunks, strict=True)]
     for found, wanted in zip(together, expected, strict=True):
         assert found.dtype == wanted.dtype

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cramerl._arrays import Floats
 from cramerl.linear.lstd import DistributionalLSTD
+from cramerl.linear.transitions import Rows
 
 # Most numbers in a chunk if the caller gave no size, and most rows: 208 megabytes, and more rows are not faster.
 _CHUNK_NUMBERS, _CHUNK_ROWS = 26_000_000, 200_000
-
-
-class Chunk(NamedTuple):
-    """Some transitions, in the order of `DistributionalLSTD.partial_fit`'s arguments.
-
-    Attributes:
-        features: (n, D) of the states.
-        rewards: (n,).
-        next_features: (n, D) of the next states.
-        terminated: (n,) whether the return ends with the reward.
-    """
-
-    features: Floats
-    rewards: Floats
-    next_features: Floats
-    terminated: NDArray[np.bool_]
 
 
 def fit_logs(estimator: DistributionalLSTD, chunks: Iterable[Any]) -> DistributionalLSTD:
@@ -52,9 +35,9 @@ def fit_logs(estimator: DistributionalLSTD, chunks: Iterable[Any]) -> Distributi
     return estimator.solve()
 
 
-def regroup(pieces: Iterator[Chunk], chunk_rows: int) -> Iterator[Chunk]:
+def regroup(pieces: Iterator[Rows], chunk_rows: int) -> Iterator[Rows]:
     """Join pieces to chunks of at most ``chunk_rows`` rows; a larger piece stays whole, and empty ones are dropped."""
-    waiting: list[Chunk] = []
+    waiting: list[Rows] = []
     count = 0
     for piece in pieces:
         if waiting and count + len(piece.rewards) > chunk_rows:
@@ -72,11 +55,11 @@ def default_chunk_rows(num_features: int) -> int:
     return max(1, min(_CHUNK_ROWS, _CHUNK_NUMBERS // (2 * num_features + 2)))
 
 
-def _join(pieces: list[Chunk]) -> Chunk:
+def _join(pieces: list[Rows]) -> Rows:
     """The pieces as one. Empties the list, so that the pieces are not in memory while the chunk is used."""
     widths = {piece.features.shape[1] for piece in pieces}
     if len(widths) > 1:
         raise ValueError(f"features must have one length in every row, got {min(widths)} to {max(widths)}")
-    whole = Chunk(*map(np.concatenate, zip(*pieces, strict=True)))
+    whole = Rows(*map(np.concatenate, zip(*pieces, strict=True)))
     pieces.clear()
     return whole

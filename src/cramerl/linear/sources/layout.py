@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from cramerl._arrays import Floats
 from cramerl._extras import load_library
-from cramerl.linear.sources.chunks import Chunk
+from cramerl.linear.transitions import Rows
 
 Columns = str | Sequence[str]
 
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
                     raise ValueError(f"{argument} must name columns of {where}, got {name!r}; its columns are {have}")
                 _require_kind(argument, name, schema.field(name).type, isinstance(given, str))
 
-    def chunk(self, batch: Any, where: str) -> Chunk:
+    def chunk(self, batch: Any, where: str) -> Rows:
         """The transitions of an Arrow batch whose schema has passed `require`."""
         x = _table(batch, "features", self.features, where)
         following = _table(batch, "next_features", self.next_features, where)
@@ -56,8 +56,12 @@ class Layout(NamedTuple):
                 wrong = ended[~np.isin(ended, (0, 1))][0]
                 raise ValueError(f"terminated must name a column of booleans, got {wrong} among them ({where})")
         if self.feature_function is not None:
-            x, following = (_apply(self.feature_function, table) for table in (x, following))
-        return Chunk(x, reward, following, ended.astype(bool))
+            x, following = (np.asarray(self.feature_function(table), dtype=np.float64) for table in (x, following))
+            for made in (x, following):
+                if made.ndim != 2 or len(made) != batch.num_rows:
+                    allowed = f"one row of features for each of {batch.num_rows} rows"
+                    raise ValueError(f"feature_function must return {allowed}, got shape {made.shape}")
+        return Rows(x, reward, following, ended.astype(bool))
 
 
 def _listed(given: Columns) -> Sequence[str]:
@@ -111,12 +115,3 @@ def _column(batch: Any, argument: str, name: Any, where: str) -> Floats:
 def _require_complete(missing: int, argument: str, name: str, where: str) -> None:
     if missing:
         raise ValueError(f"{argument} must not have missing values, got {missing} in column {name!r} ({where})")
-
-
-def _apply(function: Callable[[Floats], ArrayLike], table: Floats) -> Floats:
-    made = np.asarray(function(table), dtype=np.float64)
-    if made.ndim != 2 or len(made) != len(table):
-        raise ValueError(
-            f"feature_function must return one row of features for each of {len(table)} rows, got shape {made.shape}"
-        )
-    return made

@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from cramerl._checks import require_count
 from cramerl._extras import load_library
-from cramerl.linear.sources.chunks import Chunk, regroup
+from cramerl.linear.sources.chunks import regroup
+from cramerl.linear.transitions import Rows
 
 
 def read_minari(
     dataset: Any, feature_function: Callable[[Any], ArrayLike], *, chunk_rows: int = 200_000
-) -> Iterator[Chunk]:
+) -> Iterator[Rows]:
     """Transitions from the episodes of a Minari dataset, a chunk at a time.
 
     Every step of every episode is a transition, including the last. If the episode terminated, the return ends there.
@@ -43,15 +44,12 @@ def read_minari(
             raise ValueError(f"read_minari needs a package that is not installed: {error}") from None
     if not hasattr(dataset, "iterate_episodes"):
         raise ValueError(f"dataset must be a MinariDataset or the name of one, got {type(dataset).__name__}")
-    return regroup((_episode(episode, feature_function) for episode in dataset.iterate_episodes()), chunk_rows)
 
+    def transitions(episode: Any) -> Rows:
+        table, rewards = (np.asarray(a, np.float64) for a in (feature_function(episode.observations), episode.rewards))
+        if table.ndim != 2 or len(table) != len(rewards) + 1:
+            allowed = f"one row of features for each of the {len(rewards) + 1} observations of an episode"
+            raise ValueError(f"feature_function must return {allowed}, got shape {table.shape}")
+        return Rows(table[:-1], rewards, table[1:], np.asarray(episode.terminations, dtype=bool))
 
-def _episode(episode: Any, feature_function: Callable[[Any], ArrayLike]) -> Chunk:
-    table, length = np.asarray(feature_function(episode.observations), dtype=np.float64), len(episode.rewards)
-    if table.ndim != 2 or len(table) != length + 1:
-        raise ValueError(
-            f"feature_function must return one row of features for each of the {length + 1} observations of an "
-            f"episode, got shape {table.shape}"
-        )
-    rewards = np.asarray(episode.rewards, dtype=np.float64)
-    return Chunk(table[:-1], rewards, table[1:], np.asarray(episode.terminations, dtype=bool))
+    return regroup(map(transitions, dataset.iterate_episodes()), chunk_rows)

@@ -15,9 +15,9 @@ from cramerl._arrays import Floats
 from cramerl._checks import require_count
 from cramerl._extras import load_library
 from cramerl.linear.lstd import DistributionalLSTD
-from cramerl.linear.sources.chunks import Chunk, default_chunk_rows, regroup
+from cramerl.linear.sources.chunks import default_chunk_rows, regroup
 from cramerl.linear.sources.layout import Columns, Layout
-from cramerl.linear.transitions import S, make_rows
+from cramerl.linear.transitions import Rows, S, make_rows
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -56,7 +56,7 @@ def read_parquet(
     terminated: str | None = None,
     feature_function: Callable[[Floats], ArrayLike] | None = None,
     chunk_rows: int = 200_000,
-) -> Iterator[Chunk]:
+) -> Iterator[Rows]:
     """Transitions from Parquet files with one row for each, a chunk at a time.
 
     The columns of the first file are checked by this call, those of the others when they are reached.
@@ -80,14 +80,7 @@ def read_parquet(
 
 
 class ParquetRows:
-    """The rows of Parquet files as a source, read from the files again in every pass.
-
-    Args:
-        path: as in `read_parquet`.
-        layout: the columns.
-        chunk_rows: most rows in a chunk; None: as `default_chunk_rows` says.
-        on_progress: called with a line of text as a pass advances.
-    """
+    """The rows of Parquet files as a source, read from the files again in every pass; arguments as in `fit_ray`."""
 
     def __init__(
         self, path: Paths, layout: Layout, chunk_rows: int | None, on_progress: Callable[[str], None] | None = None
@@ -101,7 +94,7 @@ class ParquetRows:
             layout.require(content.schema_arrow, self.spans[0].file)
 
     @cached_property
-    def head(self) -> Chunk:
+    def head(self) -> Rows:
         """The first rows, a thousand at most."""
         return first_chunk(self.layout, self.spans)
 
@@ -110,7 +103,7 @@ class ParquetRows:
         """D."""
         return self.head.features.shape[1]
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Rows]:
         """The transitions, a chunk at a time."""
         return read_spans(self.layout, self.spans, self._chunk_rows or default_chunk_rows(self.num_features))
 
@@ -140,7 +133,11 @@ def parquet_files(path: Paths) -> list[str]:
         raise _no_parquet(f"{path!r}")
     files: list[str] = []
     for entry in [path] if isinstance(path, (str, Path)) else path:
-        files += _files_at_url(entry) if isinstance(entry, str) and "://" in entry else _files_here(str(entry))
+        remote = isinstance(entry, str) and "://" in entry
+        found = _files_at_url(entry) if remote else _files_here(str(entry))
+        if not found and (remote or not Path(entry).is_dir()):
+            raise _no_parquet(f"{entry}, where there are none")
+        files += found
     if not files:
         raise _no_parquet(f"{path}, which has none")
     return files
@@ -163,22 +160,23 @@ def opened(file: str) -> Iterator[Any]:
         content.close(force=True)
 
 
-def read_spans(layout: Layout, spans: Sequence[Span], chunk_rows: int) -> Iterator[Chunk]:
+def read_spans(layout: Layout, spans: Sequence[Span], chunk_rows: int) -> Iterator[Rows]:
     """The transitions of parts of files, in chunks."""
-    return regroup(_pieces(layout, spans, min(chunk_rows, _PIECE_ROWS)), chunk_rows)
+
+    def pieces() -> Iterator[Rows]:
+        size, columns = min(chunk_rows, _PIECE_ROWS), layout.names()
+        for file, first, stop in spans:
+            with opened(file) as content:
+                layout.require(content.schema_arrow, file)
+                for group in range(first, content.num_row_groups if stop is None else stop):
+                    for batch in content.iter_batches(batch_size=size, row_groups=[group], columns=columns):
+                        if batch.num_rows:
+                            yield layout.chunk(batch, file)
+
+    return regroup(pieces(), chunk_rows)
 
 
-def _pieces(layout: Layout, spans: Sequence[Span], most: int) -> Iterator[Chunk]:
-    for file, first, stop in spans:
-        with opened(file) as content:
-            layout.require(content.schema_arrow, file)
-            for group in range(first, content.num_row_groups if stop is None else stop):
-                for batch in content.iter_batches(batch_size=most, row_groups=[group], columns=layout.names()):
-                    if batch.num_rows:
-                        yield layout.chunk(batch, file)
-
-
-def first_chunk(layout: Layout, spans: Sequence[Span]) -> Chunk:
+def first_chunk(layout: Layout, spans: Sequence[Span]) -> Rows:
     """The first rows, a thousand at most; ValueError if there are none."""
     for chunk in read_spans(layout, spans, 1000):
         return chunk
@@ -191,10 +189,7 @@ def _files_here(entry: str) -> list[str]:
         return sorted(str(file) for file in path.rglob("*.parquet"))
     if path.is_file():
         return [entry]
-    found = sorted(file for file in glob(entry, recursive=True) if Path(file).is_file()) if has_magic(entry) else []
-    if not found:
-        raise _no_parquet(f"{entry}, where there are none")
-    return found
+    return sorted(file for file in glob(entry, recursive=True) if Path(file).is_file()) if has_magic(entry) else []
 
 
 def _files_at_url(entry: str) -> list[str]:
@@ -209,8 +204,6 @@ def _files_at_url(entry: str) -> list[str]:
         found = [file for file in system.find(place) if file.endswith(".parquet")]
     else:
         found = [place] if system.exists(place) else []
-    if not found:
-        raise _no_parquet(f"{entry}, where there are none")
     return [system.unstrip_protocol(file) for file in sorted(found)]
 
 

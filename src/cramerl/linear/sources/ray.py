@@ -20,10 +20,10 @@ from cramerl._arrays import Floats
 from cramerl._checks import require_count
 from cramerl._ray import connect
 from cramerl.linear.lstd import DistributionalLSTD
-from cramerl.linear.sources.chunks import Chunk, default_chunk_rows
+from cramerl.linear.sources.chunks import default_chunk_rows
 from cramerl.linear.sources.layout import Columns, Layout
 from cramerl.linear.sources.parquet import Paths, Span, first_chunk, opened, parquet_files, read_spans
-from cramerl.linear.transitions import S, make_rows
+from cramerl.linear.transitions import Rows, S, make_rows
 
 # Blocks of a log, so that many cores have work, and most chunks in a block. A block's sums travel, so a block should
 # have much more data than its sums.
@@ -58,18 +58,9 @@ def fit_ray(
     16 (2 D + 2) bytes a row, and one set of moments (at most 8 K² D² bytes or a gigabyte), whatever the size of the
     log; so does this process.
 
-    Args:
-        estimator: a `DistributionalLSTD`; it forgets the data it has seen.
-        path: Parquet files, as in `read_parquet`.
-        features: as in `read_parquet`, like the other columns.
-        reward: name of a column of numbers.
-        next_features: like ``features``, of the next state.
-        terminated: name of a column of booleans; None: no return ends.
-        feature_function: makes features (n, D) from the columns (n, C); it runs on the workers.
-        chunk_rows: most rows in a chunk; None: 200,000, or as many as make 208 MB.
-        address: of the cluster, as in ``ray.init``. None: the cluster that this process is connected to, else the one
-            that RAY_ADDRESS names, else one on this machine for the duration of the fit.
-        on_progress: called with a line of text as a pass advances.
+    Arguments as in `fit_parquet`; ``feature_function`` runs on the workers. ``address`` is that of the cluster, as in
+    ``ray.init``. None: the cluster that this process is connected to, else the one that RAY_ADDRESS names, else one on
+    this machine for the duration of the fit. ``on_progress`` is called with a line of text as a pass advances.
     """
     layout = Layout(features, reward, next_features, terminated, feature_function)
     with ray_rows(path, layout, chunk_rows, address, on_progress) as source:
@@ -94,15 +85,7 @@ def ray_rows(
 
 
 class ClusterFiles:
-    """The rows of Parquet files as a source whose passes run on a cluster.
-
-    Args:
-        ray: the module, connected.
-        path: of the files.
-        layout: the columns.
-        chunk_rows: most rows in a chunk; None: as `default_chunk_rows` says.
-        on_progress: called with a line of text as a pass advances.
-    """
+    """The rows of Parquet files as a source whose passes run on a cluster, through a connected module ``ray``."""
 
     def __init__(self, ray: Any, path: Paths, layout: Layout, chunk_rows: int | None, on_progress: OnProgress):
         self._ray, self._layout, self._on_progress, self._passes = ray, ray.put(layout), on_progress, 0
@@ -113,7 +96,7 @@ class ClusterFiles:
         files = parquet_files(path)
         some = [files[i : i + _FILES_AT_ONCE] for i in range(0, len(files), _FILES_AT_ONCE)]
         sizes = self._finished([look.remote(self._layout, part) for part in some], "metadata of files read")
-        self.head: Chunk = ray.get(read.remote(self._layout, [*map(Span, files)]))
+        self.head: Rows = ray.get(read.remote(self._layout, [*map(Span, files)]))
         self._chunk_rows = chunk_rows or default_chunk_rows(self.num_features)
         groups = [size for part in sizes for size in part]
         even = sum(map(sum, groups)) // _BLOCKS
@@ -156,10 +139,7 @@ class ClusterFiles:
 def cut_blocks(files: list[str], sizes: list[list[int]], block_rows: int) -> list[list[Span]]:
     """Blocks of consecutive row groups, each with just enough groups to reach ``block_rows`` rows.
 
-    Args:
-        files: F names.
-        sizes: rows of each row group, of each file.
-        block_rows: rows at which a block is complete.
+    ``sizes`` has the rows of each row group, of each file.
     """
     blocks: list[list[Span]] = [[]]
     rows = 0
