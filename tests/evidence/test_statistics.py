@@ -176,16 +176,16 @@ def test_comparisons_have_intervals(rng):
 @given(TABLES, arrays(np.float64, 7, elements=NUMBERS))
 def test_profiles_are_shares_above(scores, thresholds):
     found = performance_profile(scores, thresholds, reps=40)
-    for tau, share in zip(thresholds, found.fraction, strict=True):
+    for tau, share in zip(thresholds, found.mean, strict=True):
         assert share == pytest.approx(np.mean([np.mean([x > tau for x in game]) for game in scores.T]))
     order = np.argsort(thresholds)
-    assert (np.diff(found.fraction[order]) <= 1e-12).all()
+    assert (np.diff(found.mean[order]) <= 1e-12).all()
     if len(scores) > 1:
         assert (found.low <= found.high).all()
         assert found.low.min() >= 0
         assert found.high.max() <= 1
-    assert performance_profile(scores, [scores.min() - 1]).fraction.tolist() == pytest.approx([1.0])
-    assert performance_profile(scores, [scores.max()]).fraction.tolist() == [0.0]
+    assert performance_profile(scores, [scores.min() - 1]).mean.tolist() == pytest.approx([1.0])
+    assert performance_profile(scores, [scores.max()]).mean.tolist() == [0.0]
 
 
 def test_bands_are_means_of_what_is_there(rng):

@@ -12,8 +12,8 @@ from contextlib import redirect_stderr, redirect_stdout
 import numpy as np
 import pytest
 from lenient import lenient
-from study_runs import change_config, read_rows, summary_of, write_run
-from tiny import TINY
+from study_runs import change_config, read_rows, row, summary_of, write_rows, write_run
+from untrained import small_config, write_untrained
 from watch_recordings import make_recording
 
 from cramerl.cli.main import main
@@ -38,11 +38,11 @@ def run(*arguments):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, cache):
-    """The folder of two runs of u51 with weights, trained together."""
+def trained(tmp_path_factory):
+    """The folder of two runs of u51 in one group, with logs and weights as if they had been trained."""
     folder = tmp_path_factory.mktemp("trained") / "u51"
-    status, _, err = run("train", "u51", "CartPole-v1", *TINY, "--seed", "4,5", "--out", folder)
-    assert status == 0, err
+    write_untrained(folder, *(small_config("u51", steps=600, seed=seed) for seed in (4, 5)))
+    write_rows(folder, [row(step, 9.0 + seed, seed=seed) for step in (300, 600) for seed in (4, 5)])
     return folder
 
 
@@ -145,7 +145,7 @@ def unknown_environment(folder):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (damage_weights, "u51/checkpoints holds no checkpoint that can be used"),
+        (damage_weights, "u51/checkpoints holds no usable checkpoint"),
         (unknown_environment, "Nothing"),
     ],
 )

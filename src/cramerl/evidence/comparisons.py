@@ -47,8 +47,8 @@ def compare(
             samples[None] = [aggregates.scores[one] for one in pair]
         for env, scores in samples.items():
             whole = None if env is None else interval("difference_of_means", [[best[one, env].whole] for one in pair])
-            ahead = [interval(name, scores) for name in ("difference_of_means", "probability_of_improvement")]
-            found.append(Comparison(*pair, env, *ahead, whole))
+            improvement = interval("probability_of_improvement", scores)
+            found.append(Comparison(*pair, env, interval("difference_of_means", scores), improvement, whole))
     return found
 
 

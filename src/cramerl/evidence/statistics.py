@@ -29,15 +29,6 @@ class Interval(NamedTuple):
     high: float
 
 
-class Profile(NamedTuple):
-    """Fraction of runs above each threshold, with pointwise bands (NaN if a game has a single run)."""
-
-    thresholds: Array
-    fraction: Array
-    low: Array
-    high: Array
-
-
 class Band(NamedTuple):
     """A mean over runs at each point with a pointwise interval; NaN where there are too few runs."""
 
@@ -111,7 +102,7 @@ def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int =
     return Interval(estimate, float(low), float(high))
 
 
-def performance_profile(scores: Scores, thresholds: ArrayLike, *, reps: int = REPS, seed: int = 0) -> Profile:
+def performance_profile(scores: Scores, thresholds: ArrayLike, *, reps: int = REPS, seed: int = 0) -> Band:
     """Fraction of runs with a score above each threshold, averaged over games, with pointwise bootstrap bands."""
     games, taus = games_of(scores), np.atleast_1d(np.asarray(thresholds, np.float64))
     if taus.ndim != 1 or not taus.size or not np.isfinite(taus).all():
@@ -119,11 +110,11 @@ def performance_profile(scores: Scores, thresholds: ArrayLike, *, reps: int = RE
     above = [(runs[:, None] > taus).astype(np.float64) for runs in games]
     fraction = np.mean([part.mean(axis=0) for part in above], axis=0)
     if any(len(runs) < 2 for runs in games):
-        return Profile(taus, fraction, np.full(taus.shape, np.nan), np.full(taus.shape, np.nan))
+        return Band(fraction, *np.full((2, len(taus)), np.nan))
     rng = np.random.default_rng(seed)
     draws = np.mean([_counts(len(part), reps, rng) @ part / len(part) for part in above], axis=0)
     low, high = np.percentile(draws, _ENDS, axis=0)
-    return Profile(taus, fraction, low, high)
+    return Band(fraction, low, high)
 
 
 def mean_band(values: ArrayLike, *, reps: int = REPS, seed: int = 0) -> Band:

@@ -95,18 +95,14 @@ class Summary:
                 values.setdefault((group.series, group.env, name), set()).add(getattr(group.config, name))
         return any(len(found) > 1 for found in values.values())
 
-    def best_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> dict[Any, ScoreGroup]:
-        """For each value of ``key(group)``, in order, the best group of a series on a game."""
-        groups = [group for group in self.groups if (group.series, group.env) == (series, env)]
-        return {
-            value: max((group for group in groups if key(group) == value), key=lambda group: group.score.estimate)
-            for value in sorted({key(group) for group in groups})
-        }
-
-    def diverged_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> list[Any]:
-        """The values of ``key(group)``, in order, for which every group of a series on a game has diverged runs."""
-        scored = {key(group) for group in self.groups if (group.series, group.env) == (series, env)}
-        return sorted({key(group) for group in self.diverged if (group.series, group.env) == (series, env)} - scored)
+    def best_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> dict[Any, ScoreGroup | None]:
+        """For each value of ``key(group)``, in order, the best group of a series on a game; None if all diverged."""
+        found: dict[Any, ScoreGroup | None] = {}
+        for group in (group for group in [*self.groups, *self.diverged] if (group.series, group.env) == (series, env)):
+            known = found.setdefault(key(group), None)
+            if not group.diverged and (known is None or group.score.estimate > known.score.estimate):
+                found[key(group)] = group
+        return {value: found[value] for value in sorted(found)}
 
 
 def summarise(curves: Sequence[Curve], scoring: Scoring | None = None) -> list[Summary]:
