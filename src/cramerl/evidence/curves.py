@@ -112,14 +112,29 @@ def read_curves(paths: Iterable[str | Path], *, scores: ScoreKind = "training") 
         One curve for each run, in order of study, environment, agent and seed. A log without rows gives a curve
         without rows.
     """
-    found: dict[Path, Path] = {}
+    if scores not in ("training", "evaluation"):
+        raise ValueError(f"scores must be training or evaluation, got {scores!r}")
+    found: dict[Path, Path] = {}  # the folder of each run, and the path at or below which it was found
     for path in map(Path, paths):
         runs = [folder for folder, files in walk_folders(path) if is_run(files)]
         if not runs:
             raise ValueError(f"{path} contains no runs made by cramerl train or cramerl sweep")
         for folder in runs:
             found.setdefault(folder.resolve(), path)
-    return read_runs(found, scores=scores)
+    studies = _find_studies(found)
+    curves = [curve for folder, study in studies.items() for curve in _read_run(folder, study, scores)]
+    curves.sort(key=lambda c: (c.study.name, str(c.study.folder), c.env, AGENTS.index(c.agent), c.seed, str(c.source)))
+    seen: dict[tuple[Any, ...], Curve] = {}
+    for curve in (curve for curve in curves if curve.last_step):
+        key = (curve.study.folder, curve.agent, curve.env, curve.seed, curve.protocol, repr(curve.learned_with))
+        twin = seen.setdefault(key, curve)
+        if twin is not curve:
+            first, second = (f"{one.source.parent.name}/{one.source.name}" for one in (twin, curve))
+            raise ValueError(
+                f"{first} and {second} are the same run: {curve.agent} on {curve.env} with seed {curve.seed} and the "
+                "same settings; remove one of them"
+            )
+    return curves
 
 
 def walk_folders(path: str | Path) -> Iterator[tuple[Path, Collection[str]]]:
@@ -140,31 +155,6 @@ def walk_folders(path: str | Path) -> Iterator[tuple[Path, Collection[str]]]:
 def is_run(files: Collection[str]) -> bool:
     """Whether a folder with these files is the folder of a run."""
     return CONFIG in files and (METRICS in files or VERSIONS in files)
-
-
-def read_runs(folders: Mapping[Path, Path], *, scores: ScoreKind = "training") -> list[Curve]:
-    """Read the runs in some folders; see `read_curves`.
-
-    Args:
-        folders: the (resolved) folder of each run, and the path at or below which it was found.
-        scores: see `read_curves`.
-    """
-    if scores not in ("training", "evaluation"):
-        raise ValueError(f"scores must be training or evaluation, got {scores!r}")
-    studies = _find_studies(folders)
-    curves = [curve for folder, study in studies.items() for curve in _read_run(folder, study, scores)]
-    curves.sort(key=lambda c: (c.study.name, str(c.study.folder), c.env, AGENTS.index(c.agent), c.seed, str(c.source)))
-    seen: dict[tuple[Any, ...], Curve] = {}
-    for curve in (curve for curve in curves if curve.last_step):
-        key = (curve.study.folder, curve.agent, curve.env, curve.seed, curve.protocol, repr(curve.learned_with))
-        twin = seen.setdefault(key, curve)
-        if twin is not curve:
-            first, second = (f"{one.source.parent.name}/{one.source.name}" for one in (twin, curve))
-            raise ValueError(
-                f"{first} and {second} are the same run: {curve.agent} on {curve.env} with seed {curve.seed} and the "
-                "same settings; remove one of them"
-            )
-    return curves
 
 
 def final_score(curve: Curve, tail: float = TAIL, steps: int | None = None) -> float:

@@ -10,7 +10,7 @@ from cramerl.evidence.aggregates import Aggregates, aggregate
 from cramerl.evidence.comparisons import Comparison, compare
 from cramerl.evidence.curves import TUNED, Curve, Study, common_steps, require_one_protocol
 from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
-from cramerl.evidence.scores import BestGroups, ScoreGroup, Series, best_groups, group_runs, setting_text
+from cramerl.evidence.scores import BestGroups, ScoreGroup, Series, group_runs, setting_text
 from cramerl.runs.scores import TAIL
 
 _FEW_SEEDS = 5  # with fewer, a bootstrap has hardly anything to draw from
@@ -97,12 +97,11 @@ class Summary:
 
     def best_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> dict[Any, ScoreGroup | None]:
         """For each value of ``key(group)``, in order, the best group of a series on a game; None if all diverged."""
-        found: dict[Any, ScoreGroup | None] = {}
-        for group in (group for group in [*self.groups, *self.diverged] if (group.series, group.env) == (series, env)):
-            known = found.setdefault(key(group), None)
-            if not group.diverged and (known is None or group.score.estimate > known.score.estimate):
-                found[key(group)] = group
-        return {value: found[value] for value in sorted(found)}
+        found: dict[Any, list[ScoreGroup]] = {}
+        for group in [*self.groups, *self.diverged]:
+            if (group.series, group.env) == (series, env):
+                found.setdefault(key(group), []).extend([group] if not group.diverged else [])
+        return {at: max(found[at], key=lambda group: group.score.estimate, default=None) for at in sorted(found)}
 
 
 def summarise(curves: Sequence[Curve], scoring: Scoring | None = None) -> list[Summary]:
@@ -150,7 +149,10 @@ def _summarise(curves: list[Curve], title: str, scoring: Scoring) -> Summary:
     steps = {env: common_steps(its) for env, its in by_game.items()}
     groups, without_score = group_runs(curves, steps, tail=scoring.tail, seed=scoring.seed, mixed=scoring.mix_protocols)
     scored, diverged = ([group for group in groups if bool(group.diverged) == bad] for bad in (False, True))
-    best = best_groups(scored)
+    tried: dict[tuple[Series, str], list[ScoreGroup]] = {}
+    for group in scored:
+        tried.setdefault((group.series, group.env), []).append(group)
+    best = {key: max(its, key=lambda group: group.score.estimate) for key, its in tried.items()}
     games = [env for env in by_game if any(group.env == env for group in scored)]
     series = sorted({group.series for group in scored}, key=lambda one: one.order)
     protocols = {env: sorted({curve.protocol for curve in its}) for env, its in by_game.items()}

@@ -17,7 +17,7 @@ from cramerl import plots
 from cramerl._extras import DEEP_LIBRARIES, require_library
 from cramerl._files import write_json, write_text
 from cramerl.claims import Claim, to_json
-from cramerl.evidence.curves import TUNED, is_run, read_runs, walk_folders
+from cramerl.evidence.curves import TUNED, is_run, read_curves, walk_folders
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
 from cramerl.evidence.summary import Scoring, Summary, summarise
 from cramerl.linear.evaluation_file import EVALUATION_FILE
@@ -59,8 +59,9 @@ def make_report(
     scoring, out = scoring or Scoring(), Path(out)
     _require_replaceable(out)
     on_progress("reading runs ...")
-    runs, evaluations = _find_folders(paths, distributions)
-    summaries = summarise(read_runs(runs, scores=scoring.kind), scoring) if runs or not evaluations else []
+    with_runs, evaluations = _find_folders([Path(path) for path in paths], distributions)
+    curves = read_curves(with_runs, scores=scoring.kind)
+    summaries = summarise(curves, scoring) if curves or not evaluations else []
     build = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
     build.mkdir(parents=True)
     try:
@@ -81,27 +82,26 @@ def make_report(
     return sections
 
 
-def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> tuple[dict[Path, Path], list[Path]]:
-    """Folders of runs, each with the path it was found below, and folders that `cramerl evaluate` wrote."""
-    runs: dict[Path, Path] = {}
-    evaluations: dict[Path, None] = {}
-    checked = list(map(Path, paths))
-    for path in checked:
-        folders = {folder.resolve(): files for folder, files in walk_folders(path)}
-        trained = [folder for folder, files in folders.items() if is_run(files)]
-        evaluated = [folder for folder, files in folders.items() if EVALUATION_FILE in files]
-        if not trained and (not evaluated or distributions is False):
+def _find_folders(paths: Sequence[Path], distributions: bool | None) -> tuple[list[Path], list[Path]]:
+    """The paths with runs at or below them, and the folders below them that `cramerl evaluate` wrote."""
+    with_runs, evaluations, can_play = [], dict[Path, None](), False
+    for path in paths:
+        folders = dict(walk_folders(path))
+        runs = [folder for folder, files in folders.items() if is_run(files)]
+        evaluated = [folder.resolve() for folder, files in folders.items() if EVALUATION_FILE in files]
+        if not runs and (not evaluated or distributions is False):
             raise ValueError(f"{path} contains no runs made by cramerl train or cramerl sweep")
-        runs = dict.fromkeys(trained, path) | runs
+        with_runs += [path] if runs else []
         evaluations |= dict.fromkeys(evaluated if distributions is not False else ())
-    if distributions and any(map(has_weights, runs)):
+        can_play |= distributions is True and any(map(has_weights, runs))
+    if can_play:
         require_library(*DEEP_LIBRARIES)
     elif distributions and not evaluations:
         raise ValueError(
             "distributions can be drawn only of runs that kept their weights (their setting checkpoints is full or "
-            f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, checked))}"
+            f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, paths))}"
         )
-    return runs, list(evaluations)
+    return with_runs, list(evaluations)
 
 
 def _require_replaceable(out: Path) -> None:
@@ -136,24 +136,19 @@ def _replace(out: Path, build: Path) -> None:
 
 
 def _write_studies(
-    summaries: Sequence[Summary],
-    build: Path,
-    save: Callable[..., Picture],
-    distributions: bool,
-    on_progress: OnProgress,
+    summaries: Sequence[Summary], build: Path, save: Callable[..., Picture], draw: bool, on_progress: OnProgress
 ) -> list[Section]:
     """Write the figures and Dopamine's rows of each study."""
     names = [_file_name(summary.title) for summary in summaries]
     sections, budget = [], Budget()
     for i, summary in enumerate(summaries):
         on_progress(f"{summary.title} ...")
-        prefix = f"{names[i]}-" if names.count(names[i]) == 1 else f"{names[i]}-{i}-"
-        prefix = prefix if len(summaries) > 1 else ""
+        prefix = f"{names[i]}-" if len(summaries) > 1 else ""
+        prefix += f"{i}-" if names.count(names[i]) > 1 else ""
         pictures = [save(figure, prefix) for figure in make_figures(summary)]
-        figures, sentences = draw_agents(summary, budget, on_progress) if distributions else ([], [])
-        sections.append(
-            Section(summary, make_tables(summary), pictures, Distributions(list(map(save, figures)), sentences))
-        )
+        figures, sentences = draw_agents(summary, budget, on_progress) if draw else ([], [])
+        drawn = Distributions([save(figure) for figure in figures], sentences)
+        sections.append(Section(summary, make_tables(summary), pictures, drawn))
         for env, rows in dopamine_rows(summary.best.values()).items():
             write_json(build / DOPAMINE / f"{prefix}{_file_name(env)}.json", rows)
     return sections
