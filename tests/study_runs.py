@@ -97,7 +97,7 @@ def tables_of(summary: Summary) -> dict[str, Table]:
 
 def column(table: Table, i: int) -> list[str]:
     """The texts of a column of a table."""
-    return [row[i] for row in table.texts]
+    return [row[i] for row in table.rows]
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -34,6 +34,6 @@ def write_untrained(folder: Path, *configs: TrainConfig) -> Path:
     RunFolder.create(group, envs.spec, folder)
     weights = params[0] if len(params) == 1 else jax.tree.map(lambda *each: np.stack(each), *params)
     CheckpointStore(folder / "checkpoints").save(
-        {"iteration": 0, "step": 0, "diverged": []}, flatten({"params": jax.tree.map(np.asarray, weights)})
+        {"iteration": 0, "step": 0, "diverged": []}, flatten({"params": weights})
     )
     return folder

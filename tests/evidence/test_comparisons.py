@@ -21,7 +21,7 @@ def test_which_agents_are_compared(tmp_path):
     for env in GAMES:
         for agent, level in LEVELS.items():
             write_run(tmp_path / f"{env}-{agent}", agent, env, level=level, seeds=3)
-    found = tables_of(summary_of(tmp_path))["comparisons"].texts
+    found = tables_of(summary_of(tmp_path))["comparisons"].rows
     pairs = list(dict.fromkeys(row[0] for row in found))
     words = ["u51 against s51", "c51 against dqn", "s51 against dqn", "u51 against dqn", "s51 against c51"]
     assert pairs == [*words, "u51 against c51"]
@@ -71,7 +71,7 @@ def test_only_what_has_played_a_game_is_compared_on_it(tmp_path):
     for env, weight, steps in (*played, ("Asterix-MinAtar", 1.0, 1)):
         run = tmp_path / "runs" / f"{env}{weight}{steps}"
         write_run(run, "u51", env, seeds=2, mean_weight=weight, n_step=steps)
-    names = [row[:2] for row in tables_of(summary_of(tmp_path / "runs"))["comparisons"].texts]
+    names = [row[:2] for row in tables_of(summary_of(tmp_path / "runs"))["comparisons"].rows]
     assert names == [
         ["u51, mean_weight 1, n_step 1 against u51, n_step 1", "Asterix-MinAtar"],
         ["u51, mean_weight 1, n_step 3 against mean_weight 0.1, n_step 1", "Breakout-MinAtar"],

@@ -1,10 +1,11 @@
 """Scores in the formats of other tools."""
 
 import pytest
-from study_runs import row, write_rows, write_run
+from study_runs import row, summary_of, write_rows, write_run
 
 from cramerl.evidence.curves import final_score, read_curves
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
+from cramerl.evidence.scores import Series
 
 
 def test_arrays_for_rliable(tmp_path):
@@ -14,31 +15,32 @@ def test_arrays_for_rliable(tmp_path):
         ("dqn", "Asterix-MinAtar", 2),
     ]:
         write_run(tmp_path / f"{agent}-{env}", agent, env, seeds=lanes)
-    curves = read_curves([tmp_path])
-    found = rliable_scores(curves)
+    summary = summary_of(tmp_path)
+    found = rliable_scores(summary.best, summary.games, summary.series)
     assert found.games == ["Asterix-MinAtar"]  # what both have played
     assert found.scores["s51"].shape == (3, 1)
-    found = rliable_scores([curve for curve in curves if curve.agent == "s51"], checkpoints=5)
+    found = rliable_scores(summary.best, summary.games, [Series("s51")], checkpoints=5)
     assert found.games == ["Asterix-MinAtar", "Breakout-MinAtar"]
     assert found.scores["s51"].shape == (2, 2)
     assert found.curves["s51"].shape == (2, 2, 5)
     assert found.seeds["s51"] == [[0, 1], [0, 1]]
-    ends = dict.fromkeys(found.games, 500)
-    half = rliable_scores([curve for curve in curves if curve.agent == "s51"], steps=ends)
-    assert all(steps[-1] == 500 for steps in half.steps.values())
-    assert half.scores["s51"][0, 0] == final_score(
-        next(one for one in curves if (one.agent, one.env) == ("s51", found.games[0])), steps=500
-    )
-    for curve in curves:
+    for curve in read_curves([tmp_path]):
         if curve.agent == "s51" and curve.seed < 2:
             place = found.games.index(curve.env)
             assert found.scores["s51"][curve.seed, place] == final_score(curve)
             assert found.curves["s51"][curve.seed, place, -1] == pytest.approx(final_score(curve))  # fifths too
     assert found.steps["Asterix-MinAtar"].tolist() == [200, 400, 600, 800, 1000]
-    with pytest.raises(ValueError, match="curves must contain at least one run"):
-        rliable_scores([])
     with pytest.raises(ValueError, match="checkpoints must be >= 1, got 0"):
-        rliable_scores(curves, checkpoints=0)
+        rliable_scores(summary.best, summary.games, summary.series, checkpoints=0)
+
+
+def test_arrays_end_where_the_shortest_run_does(tmp_path):
+    write_run(tmp_path / "a", "s51")
+    write_run(tmp_path / "b", "s51", seed=1, steps=500)
+    summary = summary_of(tmp_path)
+    found = rliable_scores(summary.best, summary.games, summary.series)
+    assert found.steps["Breakout-MinAtar"][-1] == 500
+    assert found.scores["s51"][0, 0] == final_score(read_curves([tmp_path / "a"])[0], steps=500)
 
 
 def test_rows_for_dopamine(tmp_path):
@@ -46,7 +48,7 @@ def test_rows_for_dopamine(tmp_path):
     write_rows(
         run, [row(1, 2.0, 1, iteration=0), row(2, 5.0, 2, iteration=0), row(3, iteration=1), row(4, 1.0, iteration=2)]
     )
-    found = dopamine_rows(read_curves([run]))
+    found = dopamine_rows(summary_of(run).groups)
     assert found == {
         "Breakout-MinAtar": [
             {"Iteration": 0, "Value": 4.0, "Agent": "s51"},

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,12 @@ def test_the_script_of_the_study_refuses_parts_before_it_does_any(parts):
     assert not found.stdout
 
 
+@cache
+def curves_of(folder):
+    """The runs of several agents, read once."""
+    return read_curves([folder])
+
+
 @pytest.mark.parametrize(
     ("agent", "sweep"),
     [("dqn", "rates"), ("c51", "rates"), ("s51", "rates"), ("u51", "means"), ("qr", "rates")],
@@ -81,7 +88,7 @@ def test_minatar_preset_has_the_rate_that_did_best_over_the_games(agent, sweep):
     rates: dict[float, dict[str, float]] = {}
     for game in GAMES:
         found: dict[float, list[float]] = {}
-        for curve in read_curves([RESULTS / f"minatar-{sweep}" / game]):
+        for curve in curves_of(RESULTS / f"minatar-{sweep}" / game):
             if curve.agent == agent:
                 found.setdefault(curve.config.learning_rate, []).append(final_score(curve))
         best = max(map(np.mean, found.values()))

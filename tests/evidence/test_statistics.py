@@ -163,8 +163,6 @@ def test_intervals_hold_together(scores, seed):
         assert np.isnan([found.low, found.high]).all()
     else:
         assert scores.min() - 1e-9 <= found.low <= found.high <= scores.max() + 1e-9
-        narrow = bootstrap_interval("iqm", scores, reps=60, seed=seed, level=0.5)
-        assert found.low <= narrow.low <= narrow.high <= found.high
 
 
 def test_comparisons_have_intervals(rng):
@@ -178,16 +176,16 @@ def test_comparisons_have_intervals(rng):
 @given(TABLES, arrays(np.float64, 7, elements=NUMBERS))
 def test_profiles_are_shares_above(scores, thresholds):
     found = performance_profile(scores, thresholds, reps=40)
-    for tau, share in zip(thresholds, found.fraction, strict=True):
+    for tau, share in zip(thresholds, found.mean, strict=True):
         assert share == pytest.approx(np.mean([np.mean([x > tau for x in game]) for game in scores.T]))
     order = np.argsort(thresholds)
-    assert (np.diff(found.fraction[order]) <= 1e-12).all()
+    assert (np.diff(found.mean[order]) <= 1e-12).all()
     if len(scores) > 1:
         assert (found.low <= found.high).all()
         assert found.low.min() >= 0
         assert found.high.max() <= 1
-    assert performance_profile(scores, [scores.min() - 1]).fraction.tolist() == pytest.approx([1.0])
-    assert performance_profile(scores, [scores.max()]).fraction.tolist() == [0.0]
+    assert performance_profile(scores, [scores.min() - 1]).mean.tolist() == pytest.approx([1.0])
+    assert performance_profile(scores, [scores.max()]).mean.tolist() == [0.0]
 
 
 def test_bands_are_means_of_what_is_there(rng):
@@ -220,8 +218,6 @@ def test_bands_are_means_of_what_is_there(rng):
             "the same games, got 1 and 2 games",
         ),
         (lambda: bootstrap_interval("mode", [1.0]), "name must be one of iqm, .*, got 'mode'"),
-        (lambda: bootstrap_interval("iqm", [1.0], reps=0), "reps must be an integer >= 1, got 0"),
-        (lambda: bootstrap_interval("iqm", [1.0], level=95), "level must be between 0 and 1, got 95"),
         (lambda: performance_profile([1.0], [np.inf]), "thresholds must be a list of finite numbers"),
         (lambda: mean_band([1.0]), r"values must be a \(runs, points\) array with at least one run, got shape \(1,\)"),
     ],

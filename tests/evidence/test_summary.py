@@ -40,7 +40,7 @@ def test_a_setting_with_a_diverged_seed_is_never_the_best(tmp_path):
     assert np.isnan(bad.score.estimate)
     assert summary.tuned("learning_rate")
     assert not summary.tuned("mass_penalty", "normalisation")
-    assert summary.diverged_along(bad.series, bad.env, learning_rate) == [1.0]
+    assert summary.best_along(bad.series, bad.env, learning_rate) == {5e-4: group, 1.0: None}
     (note,) = (note for note in summary.notes if note.startswith("Diverged, so these settings have no score"))
     assert f"s51 on {GAME} with learning_rate 1, " in note
     assert "(1 of 2 seeds)" in note
@@ -67,7 +67,7 @@ def test_runs_of_different_lengths_are_compared_where_the_shortest_ends(tmp_path
     long = write_run(tmp_path / "runs" / "long", "c51", steps=2000, rows=20, seed=0)
     write_run(tmp_path / "runs" / "short", "dqn", steps=500, rows=5)
     summary = summary_of(tmp_path / "runs")
-    rows = tables_of(summary)["scores"].texts
+    rows = tables_of(summary)["scores"].rows
     assert [row[5] for row in rows] == ["500", "500"]
     (curve,) = read_curves([long])
     assert rows[1][:3] == [GAME, "c51", number(final_score(curve, steps=500))]

@@ -218,7 +218,7 @@ def test_pictures_show_negative_mass(page):
 def test_pointing_at_a_distribution_shows_its_masses(page):
     panels = page.find_elements(By.CSS_SELECTOR, "#study-0-distributions ~ .distributions .panel")
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", panels[0])
-    step, action = choose_snapshots(RECORDING)[0].step, 0
+    step, action = next(iter(choose_snapshots(RECORDING))), 0
     masses = RECORDING.views[0].distribution(step, action)[1]
     for key, atom in ((Keys.HOME, 0), (Keys.END, len(ATOMS) - 1)):
         panels[0].send_keys(key)

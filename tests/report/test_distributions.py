@@ -1,5 +1,7 @@
 """Figures of predicted distributions: what is chosen and drawn."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from watch_recordings import ATOMS, make_recording
@@ -8,18 +10,24 @@ from cramerl import plots
 from cramerl.report.distributions import choose_snapshots, draw_distributions
 
 
+@cache
+def drawn(agent):
+    """A recording of an agent and the figure of it."""
+    recording = make_recording(views=(agent,))
+    return recording, draw_distributions(recording, "distributions", "a title", "A caption.")
+
+
 def test_snapshots_of_an_episode():
     found = choose_snapshots(make_recording(views=("s51",)))
-    assert [(one.step, one.why) for one in found] == [(0, "start"), (20, "middle"), (17, "most negative mass")]
+    assert list(found.items()) == [(0, "start"), (20, "middle"), (17, "most negative mass")]
     found = choose_snapshots(make_recording(views=("c51",)))
-    assert [(one.step, one.why) for one in found] == [(0, "start"), (20, "middle"), (39, "end")]
-    (only,) = choose_snapshots(make_recording(steps=1, views=("s51",)))
-    assert only.why == "start, middle, most negative mass"
+    assert list(found.items()) == [(0, "start"), (20, "middle"), (39, "end")]
+    found = choose_snapshots(make_recording(steps=1, views=("s51",)))
+    assert found == {0: "start, middle, most negative mass"}
 
 
 def test_what_is_drawn_is_what_was_recorded(tmp_path):
-    recording = make_recording(views=("s51",))
-    figure = draw_distributions(recording, "distributions", "a title", "A caption.")
+    recording, figure = drawn("s51")
     view = recording.views[0]
     assert figure.caption.startswith("A caption. Most negative mass: ")
     assert f"{view.negative[17]:.2g}, at step 17" in figure.caption
@@ -32,18 +40,17 @@ def test_what_is_drawn_is_what_was_recorded(tmp_path):
     masses = view.distribution(17, int(recording.action[17]))[1]
     positive, negative = panel.traces
     np.testing.assert_array_equal(np.nan_to_num(positive.middle) + np.nan_to_num(negative.middle), masses)
-    (drawn,) = (patch for patch in panel.axes.patches if patch.get_gid().endswith("negative"))
-    assert drawn.get_path().vertices[:, 1].min() == pytest.approx(masses.min())
+    (shape,) = (patch for patch in panel.axes.patches if patch.get_gid().endswith("negative"))
+    assert shape.get_path().vertices[:, 1].min() == pytest.approx(masses.min())
     assert plots.NEGATIVE.lower() in (plots.save_same(figure.drawing, tmp_path / "a.svg")).read_text()
 
 
 @pytest.mark.parametrize("agent", ["s51", "c51", "qr"])
 def test_actions_of_a_snapshot_have_one_scale_that_holds_them(agent):
-    recording = make_recording(views=(agent,))
-    panels = draw_distributions(recording, "distributions", "a title", "A caption.").panels
-    for row, snapshot in enumerate(choose_snapshots(recording)):
-        masses = [recording.views[0].distribution(snapshot.step, action)[1] for action in range(3)]
-        limits = {panel.axes.get_ylim() for panel in panels[3 * row : 3 * row + 3]}
+    recording, figure = drawn(agent)
+    for row, step in enumerate(choose_snapshots(recording)):
+        masses = [recording.views[0].distribution(step, action)[1] for action in range(3)]
+        limits = {panel.axes.get_ylim() for panel in figure.panels[3 * row : 3 * row + 3]}
         ((low, high),) = limits
         assert low < min(np.min(masses), 0)
         assert np.max(masses) < high < 2 * np.max(masses)
@@ -65,11 +72,11 @@ def test_of_many_actions_those_taken_are_shown():
 
 
 def test_atoms_are_those_of_the_recording():
-    (panel, *_) = draw_distributions(make_recording(views=("s51",)), "distributions", "", "").panels
+    panel = drawn("s51")[1].panels[0]
     assert list(panel.traces[0].words) == [f"return {atom:.4g}" for atom in ATOMS]
 
 
 def test_quantiles_are_drawn_as_sticks():
-    figure = draw_distributions(make_recording(views=("qr",)), "distributions", "", "")
+    figure = drawn("qr")[1]
     assert "Sticks of equal mass stand at the predicted quantiles." in figure.caption
     assert len(figure.panels[0].traces[0].words) == 5

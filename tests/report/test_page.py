@@ -69,24 +69,24 @@ def test_the_page_holds_the_values_that_are_drawn(main_report):
     assert [panel["title"] for panel in aggregates] == table.columns[1:-1]
     for column, panel in enumerate(aggregates, start=1):  # bars from the top down, with the words of the table
         assert panel["along"] == "y"
-        assert [words for words, _ in panel["stops"]] == [row[0] for row in table.texts]
+        assert [words for words, _ in panel["stops"]] == [row[0] for row in table.rows]
         assert [at for _, at in panel["stops"]] == sorted(at for _, at in panel["stops"])
         for i, line in enumerate(panel["lines"]):
             (point,) = (point for point in line["points"] if point)
             assert line["points"].index(point) == i
-            assert point[2] == table.texts[i][column]
+            assert point[2] == table.rows[i][column]
 
 
 def test_bars_have_titles_for_pages_without_scripts(main_report):
     (section,), out = main_report
     (table,) = (table for table in section.tables if table.name == "aggregates")
     for text in ((out / name).read_text() for name in ("report.html", "figures/aggregates.svg")):
-        for row in table.texts:
+        for row in table.rows:
             assert text.count(f"<title>{row[0]}: IQM {row[1]}</title>") == 2  # the bar, and the mark in it
 
 
-def test_values_of_settings_that_were_tried(rates_report):
-    rates = page_values((rates_report[1] / "report.html").read_text())[-1]
+def test_values_of_settings_that_were_tried(written):
+    rates = page_values((written[1] / "report.html").read_text())[-1]
     assert [words for words, _ in rates[0]["stops"]] == ["learning rate 0.0001", "learning rate 0.0005"]
     assert all(None not in line["points"] for line in rates[0]["lines"])
 
@@ -106,9 +106,9 @@ def test_entries_carry_the_numbers_they_are_sorted_by(main_report):
     assert f'<td data-value="{score.estimate}">{interval_text(score)}</td>' in page
 
 
-def test_settings_and_versions_are_folded_away(rates_report):
-    page = (rates_report[1] / "report.html").read_text()
-    details = page[page.index('<details class="settings"') :]
+def test_settings_and_versions_are_folded_away(written):
+    page = (written[1] / "report.html").read_text()
+    details = page[page.rindex('<details class="settings"') :]  # of the sweep over learning rates
     assert "Versions: cramerl 0.0, device cpu: cpu." in details
     for name, value in (("learning_rate", "0.0001, 0.0005"), ("seed", "0, 1"), ("steps", "1,000"), ("double_q", "off")):
         assert f"<tr><td>{name}</td><td>{value}</td></tr>" in details

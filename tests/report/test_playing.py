@@ -12,8 +12,8 @@ from contextlib import redirect_stderr, redirect_stdout
 import numpy as np
 import pytest
 from lenient import lenient
-from study_runs import change_config, read_rows, summary_of, write_run
-from tiny import TINY
+from study_runs import change_config, read_rows, row, summary_of, write_rows, write_run
+from untrained import small_config, write_untrained
 from watch_recordings import make_recording
 
 from cramerl.cli.main import main
@@ -21,6 +21,7 @@ from cramerl.cli.train import describe_run
 from cramerl.evidence.curves import read_curves
 from cramerl.report import playing
 from cramerl.report.build import make_report
+from cramerl.report.figures import Figure
 from cramerl.report.playing import Budget, draw_agents, play
 from cramerl.runs.trainer import Run
 
@@ -38,12 +39,15 @@ def run(*arguments):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, cache):
-    """The folder of two runs of u51 with weights, trained together."""
+def trained(tmp_path_factory):
+    """The folder of two runs of u51 in one group, with logs and weights as if they had been trained."""
     folder = tmp_path_factory.mktemp("trained") / "u51"
-    status, _, err = run("train", "u51", "CartPole-v1", *TINY, "--seed", "4,5", "--out", folder)
-    assert status == 0, err
+    write_untrained(folder, *(small_config("u51", steps=600, seed=seed) for seed in (4, 5)))
+    write_rows(folder, [row(step, 9.0 + seed, seed=seed) for step in (300, 600) for seed in (4, 5)])
     return folder
+
+
+RECORDING = make_recording(views=("s51",))
 
 
 def with_weights(folder, agent, **settings):
@@ -76,7 +80,8 @@ def test_a_run_plays_and_is_drawn(reported):
 
 def test_every_agent_with_distributions_has_a_figure(tmp_path, monkeypatch):
     """Those whose masses may be negative come first on each game."""
-    monkeypatch.setattr(playing, "play", lambda curve, steps: make_recording(views=(curve.agent,)))
+    monkeypatch.setattr(playing, "play", lambda curve, steps: RECORDING)
+    monkeypatch.setattr(playing, "draw_distributions", lambda recording, *words: Figure(*words, None, []))
     for agent, env in itertools.product(("dqn", "c51", "s51"), ("Asterix-MinAtar", "Breakout-MinAtar")):
         with_weights(tmp_path / f"{agent}{env}", agent, env=env)
     figures, sentences = draw_agents(summary_of(tmp_path), Budget())
@@ -145,7 +150,7 @@ def unknown_environment(folder):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (damage_weights, "u51/checkpoints holds no checkpoint that can be used"),
+        (damage_weights, "u51/checkpoints holds no usable checkpoint"),
         (unknown_environment, "Nothing"),
     ],
 )

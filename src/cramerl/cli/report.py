@@ -6,7 +6,7 @@ import argparse
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cramerl._extras import require_library
 from cramerl.cli.flags import integer_from, positive_fraction, show_progress
@@ -36,29 +36,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUNS", help="folders of runs, or folders that contain them")
     add("--out", type=Path, default=Path("out/report"), help="folder to write to (default: %(default)s)")
-    add(
-        "--tail",
-        type=positive_fraction,
-        default=0.2,
-        metavar="X",
-        help="fraction of a run's steps, at its end, that is scored (default: %(default)s)",
-    )
+    scored = "fraction of a run's steps, at its end, that is scored (default: %(default)s)"
+    add("--tail", type=positive_fraction, default=0.2, metavar="X", help=scored)
     add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="seed of the bootstrap (default: %(default)s)")
     add("--evaluation", action="store_true", help="score evaluation episodes instead of training episodes")
     add("--mix-protocols", action="store_true", help="show runs of different protocols side by side, labelled")
-    add(
-        "--unfinished",
-        action="store_true",
-        help="include unfinished runs; all runs on a game are then scored at the length of the shortest",
-    )
+    unfinished = "include unfinished runs; all runs on a game are then scored at the length of the shortest"
+    add("--unfinished", action="store_true", help=unfinished)
     add("--verify", action="store_true", help="also show the paper's claims, recomputed (takes some seconds)")
     add("--pdf", action="store_true", help="also write the figures as PDF")
-    add(
-        "--distributions",
-        action=argparse.BooleanOptionalAction,
-        help="draw the distributions that agents predict while they play (default: if runs kept their weights and the "
-        "extra 'deep' is installed)",
+    drawn = (
+        "draw the distributions that agents predict while they play (default: if runs kept their weights and the extra "
+        "'deep' is installed)"
     )
+    add("--distributions", action=argparse.BooleanOptionalAction, help=drawn)
     add("--json", action="store_true", help="print the tables as JSON")
 
 
@@ -78,27 +69,15 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     claims = _verify() if options.verify else []
-    sections = make_report(
-        options.runs,
-        options.out,
-        scoring,
-        claims=claims,
-        distributions=options.distributions,
-        pdf=options.pdf,
-        on_progress=show_progress,
-    )
+    shown = {"claims": claims, "distributions": options.distributions, "pdf": options.pdf}
+    sections = make_report(options.runs, options.out, scoring, **shown, on_progress=show_progress)
     page = options.out / PAGE
     if options.json:
-        studies = [
-            {
-                "name": one.summary.title,
-                "notes": one.summary.notes,
-                "tables": [table._asdict() | {"rows": table.texts} for table in one.tables],
-            }
-            for one in sections
-        ]
-        theory = {"theory": to_json(claims)} if claims else {}
-        print(json.dumps({"page": str(page), "studies": studies} | theory, indent=2))
+        content: dict[str, Any] = {"page": str(page), "studies": []}
+        for one in sections:
+            tables = [table._asdict() for table in one.tables]
+            content["studies"].append({"name": one.summary.title, "notes": one.summary.notes, "tables": tables})
+        print(json.dumps(content | ({"theory": to_json(claims)} if claims else {}), indent=2))
     else:
         print(to_text(sections, shutil.get_terminal_size((100, 24)).columns))
         print(f"\n{summary(claims)}" if claims else "", f"wrote {page}", sep="\n")

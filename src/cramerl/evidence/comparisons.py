@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cramerl.evidence.aggregates import Aggregates
 from cramerl.evidence.scores import BestGroups, Series
@@ -34,27 +34,22 @@ def compare(
     best: BestGroups, games: Sequence[str], series: Sequence[Series], aggregates: Aggregates | None, *, seed: int
 ) -> list[Comparison]:
     """Compare each pair worth comparing on each game, and over all games if there are several."""
+
+    def interval(name: str, scores: Sequence[Any]) -> Interval:
+        return bootstrap_interval(name, *scores, seed=seed)
+
     found = []
-    for first, second in _pairs(best, games, series):
-        pair = (first, second)
-        for env in _common_games(best, games, *pair):
-            scores, whole = ([[getattr(best[one, env], name)] for one in pair] for name in ("scores", "whole"))
-            difference, improvement = _ahead(scores, seed)
-            found.append(
-                Comparison(*pair, env, difference, improvement, bootstrap_interval(_DIFFERENCE, *whole, seed=seed))
-            )
+    for pair in _pairs(best, games, series):
+        samples: dict[str | None, Any] = {
+            env: [[best[one, env].scores] for one in pair] for env in _common_games(best, games, *pair)
+        }
         if aggregates is not None and len(aggregates.games) > 1 and all(one in aggregates.scores for one in pair):
-            found.append(Comparison(*pair, None, *_ahead([aggregates.scores[one] for one in pair], seed), None))
+            samples[None] = [aggregates.scores[one] for one in pair]
+        for env, scores in samples.items():
+            whole = None if env is None else interval("difference_of_means", [[best[one, env].whole] for one in pair])
+            improvement = interval("probability_of_improvement", scores)
+            found.append(Comparison(*pair, env, interval("difference_of_means", scores), improvement, whole))
     return found
-
-
-_DIFFERENCE = "difference_of_means"
-
-
-def _ahead(scores: Sequence[Sequence], seed: int) -> tuple[Interval, Interval]:
-    names = (_DIFFERENCE, "probability_of_improvement")
-    difference, improvement = (bootstrap_interval(name, *scores, seed=seed) for name in names)
-    return difference, improvement
 
 
 def _pairs(best: BestGroups, games: Sequence[str], series: Sequence[Series]) -> Iterator[tuple[Series, Series]]:

@@ -112,14 +112,29 @@ def read_curves(paths: Iterable[str | Path], *, scores: ScoreKind = "training") 
         One curve for each run, in order of study, environment, agent and seed. A log without rows gives a curve
         without rows.
     """
-    found: dict[Path, Path] = {}
+    if scores not in ("training", "evaluation"):
+        raise ValueError(f"scores must be training or evaluation, got {scores!r}")
+    found: dict[Path, Path] = {}  # the folder of each run, and the path at or below which it was found
     for path in map(Path, paths):
         runs = [folder for folder, files in walk_folders(path) if is_run(files)]
         if not runs:
             raise ValueError(f"{path} contains no runs made by cramerl train or cramerl sweep")
         for folder in runs:
             found.setdefault(folder.resolve(), path)
-    return read_runs(found, scores=scores)
+    studies = _find_studies(found)
+    curves = [curve for folder, study in studies.items() for curve in _read_run(folder, study, scores)]
+    curves.sort(key=lambda c: (c.study.name, str(c.study.folder), c.env, AGENTS.index(c.agent), c.seed, str(c.source)))
+    seen: dict[tuple[Any, ...], Curve] = {}
+    for curve in (curve for curve in curves if curve.last_step):
+        key = (curve.study.folder, curve.agent, curve.env, curve.seed, curve.protocol, repr(curve.learned_with))
+        twin = seen.setdefault(key, curve)
+        if twin is not curve:
+            first, second = (f"{one.source.parent.name}/{one.source.name}" for one in (twin, curve))
+            raise ValueError(
+                f"{first} and {second} are the same run: {curve.agent} on {curve.env} with seed {curve.seed} and the "
+                "same settings; remove one of them"
+            )
+    return curves
 
 
 def walk_folders(path: str | Path) -> Iterator[tuple[Path, Collection[str]]]:
@@ -140,23 +155,6 @@ def walk_folders(path: str | Path) -> Iterator[tuple[Path, Collection[str]]]:
 def is_run(files: Collection[str]) -> bool:
     """Whether a folder with these files is the folder of a run."""
     return CONFIG in files and (METRICS in files or VERSIONS in files)
-
-
-def read_runs(folders: Mapping[Path, Path], *, scores: ScoreKind = "training") -> list[Curve]:
-    """Read the runs in some folders; see `read_curves`.
-
-    Args:
-        folders: the (resolved) folder of each run, and the path at or below which it was found.
-        scores: see `read_curves`.
-    """
-    if scores not in ("training", "evaluation"):
-        raise ValueError(f"scores must be training or evaluation, got {scores!r}")
-    studies = _name_studies({folder: _find_study(folder, path) for folder, path in folders.items()})
-    curves = [curve for folder, study in studies.items() for curve in _read_run(folder, study, scores)]
-    order = {agent: i for i, agent in enumerate(AGENTS)}
-    curves.sort(key=lambda c: (c.study.name, str(c.study.folder), c.env, order[c.agent], c.seed, str(c.source)))
-    _require_no_duplicates(curves)
-    return curves
 
 
 def final_score(curve: Curve, tail: float = TAIL, steps: int | None = None) -> float:
@@ -232,29 +230,37 @@ def on_grid(curve: Curve, edges: Sequence[int] | NDArray[Any]) -> Array:
     return np.interp(np.arange(intervals), filled, total[filled] / number[filled], left=np.nan, right=np.nan)
 
 
-def _find_study(folder: Path, path: Path) -> Study:
-    """The study of a run: the nearest folder above it with a sweep.json, or else the folder that contains it."""
-    path = path.resolve()
-    marked = next((above for above in (folder, *folder.parents) if (above / SWEEP).is_file()), None)
-    place = marked or folder.parent
-    command = read_object(place / SWEEP, lambda values: str(values.get("command", ""))) if marked else ""
-    inside = place != path and place.is_relative_to(path)
-    return Study(place, place.relative_to(path).as_posix() if inside else place.name or "runs", command)
-
-
-def _name_studies(studies: dict[Path, Study]) -> dict[Path, Study]:
-    """The study of each run; if several studies have the same name, the later ones are numbered."""
-    by_folder = {study.folder: study for study in reversed(studies.values())}
-    names = [by_folder[folder].name for folder in sorted(by_folder)]
-    for i, folder in enumerate(sorted(by_folder)):
+def _find_studies(folders: Mapping[Path, Path]) -> dict[Path, Study]:
+    """The study of each run: the nearest folder above it with a sweep.json, or else the folder that contains it."""
+    place_of: dict[Path, Path] = {}
+    found: dict[Path, Study] = {}
+    for run, path in folders.items():
+        marked = next((above for above in (run, *run.parents) if (above / SWEEP).is_file()), None)
+        place_of[run] = place = marked or run.parent
+        if place not in found:
+            command = read_object(place / SWEEP, lambda values: str(values.get("command", ""))) if marked else ""
+            top = path.resolve()
+            inside = place != top and place.is_relative_to(top)
+            name = place.relative_to(top).as_posix() if inside else place.name or "runs"
+            found[place] = Study(place, name, command)
+    # If several studies have the same name, the later ones are numbered.
+    names = [found[place].name for place in sorted(found)]
+    for i, place in enumerate(sorted(found)):
         if number := names[:i].count(names[i]):
-            by_folder[folder] = by_folder[folder]._replace(name=f"{names[i]} ({number + 1})")
-    return {run: by_folder[study.folder] for run, study in studies.items()}
+            found[place] = found[place]._replace(name=f"{names[i]} ({number + 1})")
+    return {run: found[place] for run, place in place_of.items()}
 
 
 def _read_run(folder: Path, study: Study, scores: ScoreKind) -> Iterator[Curve]:
     """The curve of a run, or of each run that was trained together in one folder."""
-    group = read_object(folder / CONFIG, _read_group)
+
+    def read_group(values: dict[str, Any]) -> RunGroup:
+        for name in ("agent", "env"):
+            if name not in values:
+                raise ValueError(f"it has no {name}, so it was not written by cramerl train")
+        return RunGroup.from_json(values)
+
+    group = read_object(folder / CONFIG, read_group)
     versions = read_object(folder / VERSIONS, dict) if (folder / VERSIONS).is_file() else {}
     rows: list[list[dict[str, Any]]] = [[] for _ in group.configs]
     for row in RunFolder(folder).metrics():
@@ -271,13 +277,6 @@ def _read_run(folder: Path, study: Study, scores: ScoreKind) -> Iterator[Curve]:
             rows[lane].append(row)
     for config, its_rows in zip(group.configs, rows, strict=True):
         yield _make_curve(config, its_rows, scores, folder, study, versions)
-
-
-def _read_group(values: dict[str, Any]) -> RunGroup:
-    for name in ("agent", "env"):
-        if name not in values:
-            raise ValueError(f"it has no {name}, so it was not written by cramerl train")
-    return RunGroup.from_json(values)
 
 
 def _make_curve(
@@ -297,7 +296,12 @@ def _make_curve(
     diverged = any(row.get(DIVERGED) is True for row in rows)
     if not diverged:
         _require_scores(prefix, rows, folder)
-    columns = _columns(rows)
+    columns: dict[str, Array] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [np.nan if row.get(name) is None else row[name] for row in rows]
+        if all(type(value) in (int, float) for value in values):
+            column = np.array(values, np.float64)
+            columns[name] = np.where(np.isfinite(column), column, np.nan)
     missing = np.full(len(rows), np.nan)
     returns = columns.pop(f"{prefix}/episodic_return", missing)
     # Logs of other programs may not count their episodes: then each row counts the same.
@@ -333,16 +337,6 @@ def _require_scores(prefix: str, rows: list[dict[str, Any]], folder: Path) -> No
                 )
 
 
-def _columns(rows: list[dict[str, Any]]) -> dict[str, Array]:
-    table = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = [np.nan if row.get(name) is None else row[name] for row in rows]
-        if all(type(value) in (int, float) for value in values):
-            column = np.array(values, np.float64)
-            table[name] = np.where(np.isfinite(column), column, np.nan)
-    return table
-
-
 def _frames_per_step(folder: Path, frames: Array, steps: NDArray[np.int64]) -> int | None:
     """Emulator frames of a step, from the log or the description of the environment; None if neither has them."""
     if len(steps) and steps[-1] > 0 and np.isfinite(frames[-1]):
@@ -351,16 +345,3 @@ def _frames_per_step(folder: Path, frames: Array, steps: NDArray[np.int64]) -> i
         found = read_object(folder / SPEC, lambda values: values.get("frames_per_step"))
         return found if isinstance(found, int) and found > 0 else None
     return None
-
-
-def _require_no_duplicates(curves: Iterable[Curve]) -> None:
-    seen: dict[tuple[Any, ...], Curve] = {}
-    for curve in (curve for curve in curves if curve.last_step):
-        key = (curve.study.folder, curve.agent, curve.env, curve.seed, curve.protocol, repr(curve.learned_with))
-        if key in seen:
-            first, second = (f"{one.source.parent.name}/{one.source.name}" for one in (seen[key], curve))
-            raise ValueError(
-                f"{first} and {second} are the same run: {curve.agent} on {curve.env} with seed {curve.seed} and the "
-                "same settings; remove one of them"
-            )
-        seen[key] = curve

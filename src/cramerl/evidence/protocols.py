@@ -45,13 +45,14 @@ class ScoringProtocol:
     @classmethod
     def of(cls, config: TrainConfig, scores: ScoreKind, frames_per_step: int | None = None) -> ScoringProtocol:
         """The protocol of a run; Atari's settings count for Atari only, since they do nothing elsewhere."""
-        family = family_of(config.env, frames_per_step)
-        atari = family == "Atari"
+        minatar = is_minatar(config.env)
+        # By its four frames per step if they are known, otherwise by its name.
+        atari = not minatar and (env_family(config.env) == "atari" if frames_per_step is None else frames_per_step == 4)
         limit = config.max_episode_steps or (_ATARI_TIME_LIMIT if atari else 0)
         if atari and scores == "training":
             limit = min(limit, config.iteration_steps // config.num_envs)
         return cls(
-            family=family,
+            family="MinAtar" if minatar else "Atari" if atari else "other",
             sticky=config.sticky if atari else 0.0,
             life_loss_ends=config.life_loss_ends and atari,
             noop_max=config.noop_max if atari else 0,
@@ -93,11 +94,3 @@ class ScoringProtocol:
             "epsilon": f"epsilon {self.epsilon:g}",
             "scores": f"{self.scores} scores",
         }
-
-
-def family_of(env: str, frames_per_step: float | None = None) -> str:
-    """Atari (by its four frames per step if that is known, otherwise by its name), MinAtar or other."""
-    if is_minatar(env):
-        return "MinAtar"
-    atari = env_family(env) == "atari" if frames_per_step is None else frames_per_step == 4
-    return "Atari" if atari else "other"

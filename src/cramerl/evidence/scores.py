@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -143,16 +143,6 @@ def group_runs(
             tried = sum(key[:2] == (series, env) for key in members)
             groups.append(ScoreGroup(series, env, tuple(kept), scores, whole, mean, steps[env], tried))
     return groups, without_score
-
-
-def best_groups(groups: Iterable[ScoreGroup]) -> dict[tuple[Series, str], ScoreGroup]:
-    """The group with the best mean score for each series and game."""
-    best: dict[tuple[Series, str], ScoreGroup] = {}
-    for group in groups:
-        known = best.get((group.series, group.env))
-        if known is None or group.score.estimate > known.score.estimate:
-            best[group.series, group.env] = group
-    return best
 
 
 def _series_of(curves: Sequence[Curve], mixed: bool) -> list[Series]:

@@ -17,7 +17,8 @@ Array = NDArray[np.float64]
 Games = list[Array]
 Scores = ArrayLike | Sequence[ArrayLike]
 
-REPS, LEVEL = 2000, 0.95
+REPS = 2000
+_ENDS = (2.5, 97.5)  # percentiles: every interval is a 95 % interval
 
 
 class Interval(NamedTuple):
@@ -26,15 +27,6 @@ class Interval(NamedTuple):
     estimate: float
     low: float
     high: float
-
-
-class Profile(NamedTuple):
-    """Fraction of runs above each threshold, with pointwise bands (NaN if a game has a single run)."""
-
-    thresholds: Array
-    fraction: Array
-    low: Array
-    high: Array
 
 
 class Band(NamedTuple):
@@ -81,22 +73,20 @@ def normalise(scores: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     return (np.asarray(scores, np.float64) - below) / (above - below)
 
 
-def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int = 0, level: float = LEVEL) -> Interval:
-    """Percentile interval of a statistic: runs are resampled within each game (stratified bootstrap).
+def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int = 0) -> Interval:
+    """95 % percentile interval of a statistic: runs are resampled within each game (stratified bootstrap).
 
     Args:
         name: one of `STATISTICS`.
         scores: one or two agents' scores, resampled independently.
         reps: number of resamples.
         seed: seed of the resampling; the same seed gives the same interval.
-        level: fraction of resamples inside the interval.
 
     Example:
         >>> found = bootstrap_interval("mean", [1.0, 2.0, 3.0, 4.0])
         >>> found.estimate, found.low < 2.5 < found.high
         (2.5, True)
     """
-    _require_bootstrap(reps, level)
     if name not in STATISTICS:
         raise ValueError(f"name must be one of {', '.join(STATISTICS)}, got {name!r}")
     compute, agents = STATISTICS[name], [games_of(one) for one in scores]
@@ -108,31 +98,27 @@ def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int =
         return Interval(estimate, np.nan, np.nan)
     rng = np.random.default_rng(seed)
     draws = compute(*([runs[rng.integers(len(runs), size=(reps, len(runs)))] for runs in games] for games in agents))
-    low, high = np.percentile(draws, _ends(level))
+    low, high = np.percentile(draws, _ENDS)
     return Interval(estimate, float(low), float(high))
 
 
-def performance_profile(
-    scores: Scores, thresholds: ArrayLike, *, reps: int = REPS, seed: int = 0, level: float = LEVEL
-) -> Profile:
+def performance_profile(scores: Scores, thresholds: ArrayLike, *, reps: int = REPS, seed: int = 0) -> Band:
     """Fraction of runs with a score above each threshold, averaged over games, with pointwise bootstrap bands."""
-    _require_bootstrap(reps, level)
     games, taus = games_of(scores), np.atleast_1d(np.asarray(thresholds, np.float64))
     if taus.ndim != 1 or not taus.size or not np.isfinite(taus).all():
         raise ValueError(f"thresholds must be a list of finite numbers, got {thresholds!r}")
     above = [(runs[:, None] > taus).astype(np.float64) for runs in games]
     fraction = np.mean([part.mean(axis=0) for part in above], axis=0)
     if any(len(runs) < 2 for runs in games):
-        return Profile(taus, fraction, np.full(taus.shape, np.nan), np.full(taus.shape, np.nan))
+        return Band(fraction, *np.full((2, len(taus)), np.nan))
     rng = np.random.default_rng(seed)
     draws = np.mean([_counts(len(part), reps, rng) @ part / len(part) for part in above], axis=0)
-    low, high = np.percentile(draws, _ends(level), axis=0)
-    return Profile(taus, fraction, low, high)
+    low, high = np.percentile(draws, _ENDS, axis=0)
+    return Band(fraction, low, high)
 
 
-def mean_band(values: ArrayLike, *, reps: int = REPS, seed: int = 0, level: float = LEVEL) -> Band:
+def mean_band(values: ArrayLike, *, reps: int = REPS, seed: int = 0) -> Band:
     """Mean over runs of (runs, points) values with a pointwise bootstrap interval; NaN marks missing values."""
-    _require_bootstrap(reps, level)
     table = np.asarray(values, np.float64)
     if table.ndim != 2 or not table.shape[0]:
         raise ValueError(f"values must be a (runs, points) array with at least one run, got shape {table.shape}")
@@ -146,7 +132,7 @@ def mean_band(values: ArrayLike, *, reps: int = REPS, seed: int = 0, level: floa
         counts = _counts(len(table), reps, np.random.default_rng(seed))
         total, number = counts @ filled[:, known], counts @ weight[:, known]
         draws = np.divide(total, number, out=np.full(total.shape, np.nan), where=number > 0)
-        low[known], high[known] = np.nanpercentile(draws, _ends(level), axis=0)
+        low[known], high[known] = np.nanpercentile(draws, _ENDS, axis=0)
     return Band(average, low, high)
 
 
@@ -172,22 +158,7 @@ def _iqm(games: Games) -> Array:
 
 def _mean(games: Games) -> Array:
     """Mean over games of the mean over runs."""
-    return np.stack([runs.mean(axis=-1) for runs in games]).mean(axis=0)
-
-
-def _median(games: Games) -> Array:
-    """Median over games of the mean over runs."""
-    return np.median(np.stack([runs.mean(axis=-1) for runs in games]), axis=0)
-
-
-def _optimality_gap(games: Games) -> Array:
-    """How far scores are below 1 on average; those above count as 1. Smaller is better."""
-    return 1.0 - _mean([np.minimum(runs, 1.0) for runs in games])
-
-
-def _difference(first: Games, second: Games) -> Array:
-    """Mean of the first agent's scores minus the second's."""
-    return _mean(first) - _mean(second)
+    return np.mean([runs.mean(axis=-1) for runs in games], axis=0)
 
 
 def _improvement(first: Games, second: Games) -> Array:
@@ -205,9 +176,10 @@ def _improvement(first: Games, second: Games) -> Array:
 STATISTICS: dict[str, Callable[..., Array]] = {
     "iqm": _iqm,
     "mean": _mean,
-    "median": _median,
-    "optimality_gap": _optimality_gap,
-    "difference_of_means": _difference,
+    "median": lambda games: np.median([runs.mean(axis=-1) for runs in games], axis=0),
+    # How far scores are below 1 on average; those above count as 1. Smaller is better.
+    "optimality_gap": lambda games: 1.0 - _mean([np.minimum(runs, 1.0) for runs in games]),
+    "difference_of_means": lambda first, second: _mean(first) - _mean(second),
     "probability_of_improvement": _improvement,
 }
 """Functions of one or two agents' games. They reduce the runs, the last axis, and keep all leading axes."""
@@ -216,14 +188,3 @@ STATISTICS: dict[str, Callable[..., Array]] = {
 def _counts(runs: int, reps: int, rng: np.random.Generator) -> Array:
     """How often each run is drawn in each resample, (reps, runs)."""
     return rng.multinomial(runs, np.full(runs, 1 / runs), size=reps).astype(np.float64)
-
-
-def _ends(level: float) -> list[float]:
-    return [50 * (1 - level), 50 * (1 + level)]
-
-
-def _require_bootstrap(reps: int, level: float) -> None:
-    if isinstance(reps, bool) or not isinstance(reps, int) or reps < 1:
-        raise ValueError(f"reps must be an integer >= 1, got {reps!r}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}")

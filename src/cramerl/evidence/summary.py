@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from cramerl.evidence.aggregates import Aggregates, aggregate
 from cramerl.evidence.comparisons import Comparison, compare
 from cramerl.evidence.curves import TUNED, Curve, Study, common_steps, require_one_protocol
 from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
-from cramerl.evidence.scores import ScoreGroup, Series, best_groups, group_runs, setting_text
+from cramerl.evidence.scores import BestGroups, ScoreGroup, Series, group_runs, setting_text
 from cramerl.runs.scores import TAIL
 
 _FEW_SEEDS = 5  # with fewer, a bootstrap has hardly anything to draw from
@@ -97,18 +95,13 @@ class Summary:
                 values.setdefault((group.series, group.env, name), set()).add(getattr(group.config, name))
         return any(len(found) > 1 for found in values.values())
 
-    def best_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> dict[Any, ScoreGroup]:
-        """For each value of ``key(group)``, in order, the best group of a series on a game."""
-        groups = [group for group in self.groups if (group.series, group.env) == (series, env)]
-        return {
-            value: max((group for group in groups if key(group) == value), key=lambda group: group.score.estimate)
-            for value in sorted({key(group) for group in groups})
-        }
-
-    def diverged_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> list[Any]:
-        """The values of ``key(group)``, in order, for which every group of a series on a game has diverged runs."""
-        scored = {key(group) for group in self.groups if (group.series, group.env) == (series, env)}
-        return sorted({key(group) for group in self.diverged if (group.series, group.env) == (series, env)} - scored)
+    def best_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> dict[Any, ScoreGroup | None]:
+        """For each value of ``key(group)``, in order, the best group of a series on a game; None if all diverged."""
+        found: dict[Any, list[ScoreGroup]] = {}
+        for group in [*self.groups, *self.diverged]:
+            if (group.series, group.env) == (series, env):
+                found.setdefault(key(group), []).extend([group] if not group.diverged else [])
+        return {at: max(found[at], key=lambda group: group.score.estimate, default=None) for at in sorted(found)}
 
 
 def summarise(curves: Sequence[Curve], scoring: Scoring | None = None) -> list[Summary]:
@@ -145,16 +138,25 @@ def _summarise(curves: list[Curve], title: str, scoring: Scoring) -> Summary:
     for env, its in by_game.items():
         if not scoring.mix_protocols:
             require_one_protocol(env, its, "; mix_protocols shows them side by side")
-        notes += _note_lengths(env, its)
+        ended = sorted((curve for curve in its if not curve.diverged), key=lambda curve: curve.last_step)
+        if ended and ended[-1].last_step > 1.01 * ended[0].last_step:
+            shortest, longest = ended[0], ended[-1]
+            notes.append(
+                f"{env}: runs have {shortest.last_step:,} to {longest.last_step:,} steps, so all are scored at "
+                f"{shortest.last_step:,}, where the shortest ends ({shortest.source.name}, seed {shortest.seed})."
+            )
     notes += _note_unfinished("Not finished", [curve for curve in curves if not curve.finished])
     steps = {env: common_steps(its) for env, its in by_game.items()}
     groups, without_score = group_runs(curves, steps, tail=scoring.tail, seed=scoring.seed, mixed=scoring.mix_protocols)
     scored, diverged = ([group for group in groups if bool(group.diverged) == bad] for bad in (False, True))
-    best = best_groups(scored)
+    tried: dict[tuple[Series, str], list[ScoreGroup]] = {}
+    for group in scored:
+        tried.setdefault((group.series, group.env), []).append(group)
+    best = {key: max(its, key=lambda group: group.score.estimate) for key, its in tried.items()}
     games = [env for env in by_game if any(group.env == env for group in scored)]
     series = sorted({group.series for group in scored}, key=lambda one: one.order)
     protocols = {env: sorted({curve.protocol for curve in its}) for env, its in by_game.items()}
-    notes += _note_scores(scored, diverged, without_score, best.values(), scoring)
+    notes += _note_scores(scored, diverged, without_score, best, scoring.tail)
     aggregates, more = None, []
     if not scoring.mix_protocols and len({one for env in games for one in protocols[env]}) > 1:
         more = ["There are no aggregates: games were played under different protocols (mix_protocols allows this)."]
@@ -178,18 +180,6 @@ def _summarise(curves: list[Curve], title: str, scoring: Scoring) -> Summary:
     )
 
 
-def _note_lengths(env: str, curves: list[Curve]) -> list[str]:
-    curves = [curve for curve in curves if not curve.diverged]
-    lengths = [curve.last_step for curve in curves]
-    if not lengths or max(lengths) <= 1.01 * min(lengths):
-        return []
-    shortest = curves[int(np.argmin(lengths))]
-    return [
-        f"{env}: runs have {min(lengths):,} to {max(lengths):,} steps, so all are scored at {min(lengths):,}, where "
-        f"the shortest ends ({shortest.source.name}, seed {shortest.seed})."
-    ]
-
-
 def _note_unfinished(words: str, curves: Iterable[Curve]) -> list[str]:
     names = dict.fromkeys(
         f"{curve.source.parent.name}/{curve.source.name} ({curve.last_step:,} of {curve.config.steps:,} steps)"
@@ -199,31 +189,26 @@ def _note_unfinished(words: str, curves: Iterable[Curve]) -> list[str]:
 
 
 def _note_scores(
-    groups: list[ScoreGroup],
-    diverged: list[ScoreGroup],
-    without_score: list[Curve],
-    best: Iterable[ScoreGroup],
-    scoring: Scoring,
+    groups: list[ScoreGroup], diverged: list[ScoreGroup], without_score: list[Curve], best: BestGroups, tail: float
 ) -> list[str]:
     notes = []
     if without_score:
         names = [f"{curve.agent} on {curve.env}, seed {curve.seed}" for curve in without_score]
-        notes.append(f"No score because no episode ended in the last {scoring.tail:g} of the steps: {_some(names)}.")
+        notes.append(f"No score because no episode ended in the last {tail:g} of the steps: {_some(names)}.")
     if diverged:
         names = []
         for group in diverged:
             settings = group.curves[0].learned_with
             words = ", ".join(f"{name} {setting_text(settings[name])}" for name in TUNED if name in settings)
-            runs = f"{group.diverged} of {len(group.curves)} seeds"
-            names.append(f"{group.series.label} on {group.env} with {words} ({runs})")
+            seeds = f"{group.diverged} of {len(group.curves)} seeds"
+            names.append(f"{group.series.label} on {group.env} with {words} ({seeds})")
         notes.append(f"Diverged, so these settings have no score and are never chosen: {_some(names)}.")
-    if any(group.tried > 1 for group in best):
+    if any(group.tried > 1 for group in best.values()):
         notes.append(
             "Several settings of an agent were tried on a game. Tables and curves show the best, chosen by the same "
             "scores, which is slightly optimistic; runs with other seeds at the chosen setting are a fairer test."
         )
-    single = sum(len(group.scores) == 1 for group in groups)
-    if single:
+    if single := sum(len(group.scores) == 1 for group in groups):
         notes.append(
             f"One seed, so no interval: this holds for {single} of {len(groups)} combinations of agent and game."
         )

@@ -7,30 +7,23 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cramerl import plots
 from cramerl._extras import DEEP_LIBRARIES, require_library
 from cramerl._files import write_json, write_text
 from cramerl.claims import Claim, to_json
-from cramerl.evidence.aggregates import full_table
-from cramerl.evidence.curves import TUNED, Curve, is_run, read_runs, walk_folders
+from cramerl.evidence.curves import TUNED, is_run, read_curves, walk_folders
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
 from cramerl.evidence.summary import Scoring, Summary, summarise
 from cramerl.linear.evaluation_file import EVALUATION_FILE
 from cramerl.report.figures import Figure, make_figures
 from cramerl.report.hover import panel_values
-from cramerl.report.page import (
-    GENERATOR,
-    NOTHING_DRAWN,
-    Distributions,
-    Picture,
-    Section,
-    inline_svg,
-    to_html,
-    to_markdown,
-)
+from cramerl.report.page import GENERATOR, Distributions, Picture, Section, inline_svg, to_html, to_markdown
 from cramerl.report.playing import Budget, draw_agents, draw_process, has_weights
 from cramerl.report.tables import make_tables
 
@@ -66,17 +59,18 @@ def make_report(
     scoring, out = scoring or Scoring(), Path(out)
     _require_replaceable(out)
     on_progress("reading runs ...")
-    runs, evaluations = _find_folders(paths, distributions)
-    summaries = summarise(read_runs(runs, scores=scoring.kind), scoring) if runs or not evaluations else []
+    with_runs, evaluations = _find_folders([Path(path) for path in paths], distributions)
+    curves = read_curves(with_runs, scores=scoring.kind)
+    summaries = summarise(curves, scoring) if curves or not evaluations else []
     build = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
     build.mkdir(parents=True)
     try:
-        save = _FigureSaver(build / FIGURES, (".svg", ".png", ".pdf") if pdf else (".svg", ".png"))
+        save = partial(_save_figure, folder=build / FIGURES, formats=(".png", ".pdf") if pdf else (".png",))
         with plots.page_style():
             sections = _write_studies(summaries, build, save, distributions is not False, on_progress)
-            drawn = [save.all(*draw_process(folder)) for folder in evaluations]
-        pictures = [picture for one in drawn for picture in one.pictures]
-        processes = Distributions(pictures, [sentence for one in drawn for sentence in one.sentences])
+            drawn = [draw_process(folder) for folder in evaluations]
+            pictures = [save(figure) for figures, _ in drawn for figure in figures]
+        processes = Distributions(pictures, [sentence for _, sentences in drawn for sentence in sentences])
         content = {"made_by": GENERATOR, "bootstrap_seed": scoring.seed, "studies": list(map(_export, summaries))}
         write_json(build / SCORES, content | ({"theory": to_json(claims)} if claims else {}))
         write_text(build / TABLES, to_markdown(sections, claims, processes))
@@ -88,30 +82,26 @@ def make_report(
     return sections
 
 
-def _find_folders(paths: Iterable[str | Path], distributions: bool | None) -> tuple[dict[Path, Path], list[Path]]:
-    """Folders of runs, each with the path it was found below, and folders that `cramerl evaluate` wrote."""
-    runs: dict[Path, Path] = {}
-    evaluations: dict[Path, None] = {}
-    checked = list(map(Path, paths))
-    for path in checked:
-        found = False
-        for folder, files in walk_folders(path):
-            if is_run(files):
-                runs.setdefault(folder.resolve(), path)
-                found = True
-            if EVALUATION_FILE in files and distributions is not False:
-                evaluations[folder.resolve()] = None
-                found = True
-        if not found:
+def _find_folders(paths: Sequence[Path], distributions: bool | None) -> tuple[list[Path], list[Path]]:
+    """The paths with runs at or below them, and the folders below them that `cramerl evaluate` wrote."""
+    with_runs, evaluations, can_play = [], dict[Path, None](), False
+    for path in paths:
+        folders = dict(walk_folders(path))
+        runs = [folder for folder, files in folders.items() if is_run(files)]
+        evaluated = [folder.resolve() for folder, files in folders.items() if EVALUATION_FILE in files]
+        if not runs and (not evaluated or distributions is False):
             raise ValueError(f"{path} contains no runs made by cramerl train or cramerl sweep")
-    if distributions and any(map(has_weights, runs)):
+        with_runs += [path] if runs else []
+        evaluations |= dict.fromkeys(evaluated if distributions is not False else ())
+        can_play |= distributions is True and any(map(has_weights, runs))
+    if can_play:
         require_library(*DEEP_LIBRARIES)
     elif distributions and not evaluations:
         raise ValueError(
             "distributions can be drawn only of runs that kept their weights (their setting checkpoints is full or "
-            f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, checked))}"
+            f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, paths))}"
         )
-    return runs, list(evaluations)
+    return with_runs, list(evaluations)
 
 
 def _require_replaceable(out: Path) -> None:
@@ -146,21 +136,21 @@ def _replace(out: Path, build: Path) -> None:
 
 
 def _write_studies(
-    summaries: Sequence[Summary], folder: Path, save: _FigureSaver, distributions: bool, on_progress: OnProgress
+    summaries: Sequence[Summary], build: Path, save: Callable[..., Picture], draw: bool, on_progress: OnProgress
 ) -> list[Section]:
     """Write the figures and Dopamine's rows of each study."""
     names = [_file_name(summary.title) for summary in summaries]
     sections, budget = [], Budget()
     for i, summary in enumerate(summaries):
         on_progress(f"{summary.title} ...")
-        prefix = f"{names[i]}-" if names.count(names[i]) == 1 else f"{names[i]}-{i}-"
-        prefix = prefix if len(summaries) > 1 else ""
+        prefix = f"{names[i]}-" if len(summaries) > 1 else ""
+        prefix += f"{i}-" if names.count(names[i]) > 1 else ""
         pictures = [save(figure, prefix) for figure in make_figures(summary)]
-        drawn = save.all(*draw_agents(summary, budget, on_progress)) if distributions else NOTHING_DRAWN
+        figures, sentences = draw_agents(summary, budget, on_progress) if draw else ([], [])
+        drawn = Distributions([save(figure) for figure in figures], sentences)
         sections.append(Section(summary, make_tables(summary), pictures, drawn))
-        shown = [curve for group in summary.best.values() for curve in group.curves]
-        for env, rows in dopamine_rows(shown, _labels(summary)).items():
-            write_json(folder / DOPAMINE / f"{prefix}{_file_name(env)}.json", rows)
+        for env, rows in dopamine_rows(summary.best.values()).items():
+            write_json(build / DOPAMINE / f"{prefix}{_file_name(env)}.json", rows)
     return sections
 
 
@@ -168,33 +158,19 @@ def _file_name(words: str) -> str:
     return re.sub(r"[^\w.-]+", "-", words).strip("-.") or "study"
 
 
-class _FigureSaver:
-    """Writes figures in every format, each under a unique name; the page shows the SVG."""
-
-    def __init__(self, folder: Path, formats: Sequence[str]):
-        self.folder, self.formats, self._used = folder, formats, set[str]()
-
-    def __call__(self, figure: Figure, prefix: str = "") -> Picture:
-        """Write a figure."""
-        stem = _file_name(f"{prefix}{figure.name}")
-        file = next(name for name in (stem, *(f"{stem}-{i}" for i in range(2, 1000))) if name not in self._used)
-        self._used.add(file)
-        svg = plots.save_same(figure.drawing, self.folder / f"{file}.svg")
-        svg = plots.put_titles(svg, figure.titles).read_text(encoding="utf-8")
-        values = panel_values(figure.panels)
-        for suffix in self.formats[1:]:
-            plots.save_same(figure.drawing, self.folder / f"{file}{suffix}")
-        width = re.search(r'<svg[^>]* width="([\d.]+)pt"', svg)
-        points = float(width[1]) if width else 72 * figure.drawing.get_figwidth()
-        return Picture(figure.name, figure.title, figure.caption, inline_svg(svg, file), points, values, file)
-
-    def all(self, figures: Iterable[Figure], sentences: Sequence[str]) -> Distributions:
-        """Write figures of distributions."""
-        return Distributions([self(figure) for figure in figures], sentences)
-
-
-def _labels(summary: Summary) -> dict[Curve, str]:
-    return {curve: group.series.label for group in summary.groups for curve in group.curves}
+def _save_figure(figure: Figure, prefix: str = "", *, folder: Path, formats: Sequence[str]) -> Picture:
+    """Write a figure in every format under a new name; the page shows the SVG."""
+    stem = _file_name(f"{prefix}{figure.name}")
+    names = (stem, *(f"{stem}-{i}" for i in range(2, 1000)))
+    file = next(name for name in names if not (folder / f"{name}.svg").exists())
+    path = plots.save_same(figure.drawing, folder / f"{file}.svg")
+    svg = plots.put_titles(path, figure.titles).read_text(encoding="utf-8")
+    values = panel_values(figure.panels)
+    for suffix in formats:
+        plots.save_same(figure.drawing, folder / f"{file}{suffix}")
+    width = re.search(r'<svg[^>]* width="([\d.]+)pt"', svg)
+    points = float(width[1]) if width else 72 * figure.drawing.get_figwidth()
+    return Picture(figure.name, figure.title, figure.caption, inline_svg(svg, file), points, values, file)
 
 
 def _export(summary: Summary) -> dict[str, Any]:
@@ -212,33 +188,19 @@ def _export(summary: Summary) -> dict[str, Any]:
             row |= {"whole_run": whole, "steps": group.steps}
             row |= {name: curve.learned_with[name] for name in TUNED if name in curve.learned_with}
             content["runs"].append(row)
-    games, series = full_table(summary.best, summary.games, summary.series)
-    if series:
-        chosen = [curve for one in series for env in games for curve in summary.best[one, env].curves]
-        found = rliable_scores(chosen, tail=summary.scoring.tail, labels=_labels(summary), steps=summary.steps)
-        content["rliable"] = {
-            "games": found.games,
-            "scores": _plain(found.scores),
-            "steps": _plain(found.steps),
-            "curves": _plain(found.curves),
-            "seeds": found.seeds,
-        }
-    if summary.aggregates is not None:
-        parts = {one.label: [runs.tolist() for runs in scores] for one, scores in summary.aggregates.scores.items()}
-        content["normalised"] = {
-            "games": summary.aggregates.games,
-            "scale": summary.aggregates.scale,
-            "scores_by_game": parts,
-        }
+    if summary.best:
+        found = rliable_scores(summary.best, summary.games, summary.series)
+        content["rliable"] = _plain(found._asdict())
+    if (aggregates := summary.aggregates) is not None:
+        scores = _plain({one.label: runs for one, runs in aggregates.scores.items()})
+        content["normalised"] = {"games": aggregates.games, "scale": aggregates.scale, "scores_by_game": scores}
     return content
 
 
-def _plain(arrays: dict[str, Any]) -> dict[str, Any]:
+def _plain(values: Any) -> Any:
     """Arrays as nested lists. JSON has no NaN, so missing values are null."""
-
-    def without_nan(values: Any) -> Any:
-        if isinstance(values, list):
-            return [without_nan(value) for value in values]
-        return values if math.isfinite(values) else None
-
-    return {name: without_nan(array.tolist()) for name, array in arrays.items()}
+    if isinstance(values, dict):
+        return {name: _plain(value) for name, value in values.items()}
+    if isinstance(values, (list, np.ndarray)):
+        return [_plain(value) for value in values]
+    return None if isinstance(values, float) and math.isnan(values) else values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,27 +15,19 @@ LEAST_NEGATIVE = 5e-3  # less negative mass than this is 0.00 in two digits
 _MOST_ACTIONS, _MOST_SNAPSHOTS = 4, 3
 
 
-class Snapshot(NamedTuple):
-    """A step or a state of a recording, and why it is shown."""
-
-    step: int
-    why: str
-
-
-def choose_snapshots(recording: Recording) -> list[Snapshot]:
-    """The start, the middle and the most negative mass of an episode; its end if that leaves room.
+def choose_snapshots(recording: Recording) -> dict[int, str]:
+    """Steps or states to show, and why: the start, the middle and the most negative mass; the end if that leaves room.
 
     For an evaluated process, the most visited state takes the place of the start.
     """
     negative, last = recording.views[0].negative, len(recording) - 1
-    states = recording.unit == "state"
-    found = {int(np.argmax(recording.visits)): ["most visited"]} if recording.visits is not None else {0: ["start"]}
+    found = {0: ["start"]} if recording.visits is None else {int(np.argmax(recording.visits)): ["most visited"]}
     found.setdefault(len(recording) // 2, []).append("middle")
     if negative.max() > LEAST_NEGATIVE:
         found.setdefault(int(np.argmax(negative)), []).append("most negative mass")
-    if len(found) < _MOST_SNAPSHOTS and not states and last not in found:
+    if len(found) < _MOST_SNAPSHOTS and recording.unit != "state" and last not in found:
         found[last] = ["end"]
-    return [Snapshot(step, ", ".join(why)) for step, why in found.items()]
+    return {step: ", ".join(why) for step, why in found.items()}
 
 
 def draw_distributions(recording: Recording, name: str, title: str, caption: str) -> Figure:
@@ -44,7 +36,10 @@ def draw_distributions(recording: Recording, name: str, title: str, caption: str
     A recording with a single action, such as an evaluated process, has its snapshots side by side in one row.
     """
     snapshots = choose_snapshots(recording)
-    actions = _choose_actions(recording, [snapshot.step for snapshot in snapshots])
+    # The actions taken, then those with the largest values; in the game's order.
+    taken = dict.fromkeys(int(recording.action[step]) for step in snapshots)
+    values = recording.views[0].values[list(snapshots)].max(axis=0)
+    actions = sorted(list(taken | dict.fromkeys(np.argsort(-values, kind="stable").tolist()))[:_MOST_ACTIONS])
     single = len(recording.actions) == 1
     rows, columns = (1, len(snapshots)) if single else (len(snapshots), 1 + len(actions))
     shape = {"width": 3.0} if single else {"width": 2.6, "first": 0.6}
@@ -52,16 +47,16 @@ def draw_distributions(recording: Recording, name: str, title: str, caption: str
     grid = np.reshape(axes, (rows, columns))
     panels: list[Panel] = []
     titles: dict[str, str] = {}
-    for row, snapshot in enumerate(snapshots):
+    for row, (step, why) in enumerate(snapshots.items()):
         if single:
             axes_of = {0: grid[0, row]}
         else:
             axes_of = dict(zip(actions, grid[row, 1:], strict=True))
-            grid[row, 0].imshow(recording.picture(snapshot.step), interpolation="nearest", aspect=1.0)
+            grid[row, 0].imshow(recording.picture(step), interpolation="nearest", aspect=1.0)
             grid[row, 0].set_axis_off()
-            grid[row, 0].set_title(f"{snapshot.why}\n{recording.place(snapshot.step)}", fontsize=9, loc="left")
+            grid[row, 0].set_title(f"{why}\n{recording.place(step)}", fontsize=9, loc="left")
         for action, ax in axes_of.items():
-            panels.append(_draw_panel(ax, recording, snapshot, action, f"distribution-{row}-{action}", titles))
+            panels.append(_draw_panel(ax, recording, step, why, action, f"distribution-{row}-{action}", titles))
         # One scale of masses for the actions of a snapshot, so that they can be compared.
         plots.share_limits(axes_of.values(), "y")
         next(iter(axes_of.values())).set_ylabel("mass", fontsize=8)
@@ -71,19 +66,11 @@ def draw_distributions(recording: Recording, name: str, title: str, caption: str
     return Figure(name, title, " ".join([caption, *_remarks(recording, actions)]), figure, panels, titles)
 
 
-def _choose_actions(recording: Recording, steps: list[int]) -> list[int]:
-    """The actions taken at some steps, then those with the largest values there; in the game's order."""
-    values = recording.views[0].values[steps].max(axis=0)
-    taken = list(dict.fromkeys(int(recording.action[step]) for step in steps))
-    others = [int(action) for action in np.argsort(-values, kind="stable") if int(action) not in taken]
-    return sorted([*taken, *others][:_MOST_ACTIONS])
-
-
 def _draw_panel(
-    ax: Any, recording: Recording, snapshot: Snapshot, action: int, name: str, titles: dict[str, str]
+    ax: Any, recording: Recording, step: int, why: str, action: int, name: str, titles: dict[str, str]
 ) -> Panel:
     """Draw one distribution; its shapes are called after ``name``, and their tooltips are added to ``titles``."""
-    view, step = recording.views[0], snapshot.step
+    view = recording.views[0]
     atoms, masses = view.distribution(step, action)
     negative = float(np.maximum(-masses, 0).sum())
     view.draw(ax, step, action, name=name)
@@ -95,7 +82,7 @@ def _draw_panel(
     ax.tick_params(labelsize=7)
     several, where = len(recording.actions) > 1, recording.place(step)
     chosen = several and action == recording.action[step]
-    heading = recording.actions[action] if several else f"{where}, {snapshot.why}"
+    heading = recording.actions[action] if several else f"{where}, {why}"
     heading += f"{', chosen' if chosen else ''}\n{view.mean_label(step, action)}"
     ax.set_title(heading, fontsize=8, loc="left", fontweight="bold" if chosen else "normal")
     if chosen:

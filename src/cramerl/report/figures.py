@@ -93,24 +93,24 @@ def _look(summary: Summary, series: Series) -> dict[str, Any]:
     return {"label": series.label, "colour": colour(series), "style": style}
 
 
-def _panels(summary: Summary) -> tuple[Any, list[Any]]:
+def _panels(summary: Summary) -> tuple[Any, list[Panel]]:
     """A figure with one panel for each game, titled with its name."""
     rows = math.ceil(len(summary.games) / _COLUMNS)
     columns = math.ceil(len(summary.games) / rows)  # four are two rows of two
     figure, axes = plots.new_figure(columns, rows=rows, height=3.1, width=4.0 if columns > 1 else 5.5)
-    axes = list(np.ravel(axes))
-    for ax, env in zip(axes, summary.games, strict=False):
-        ax.set_title(env, fontsize=10)
-    for ax in axes[len(summary.games) :]:
+    for ax in np.ravel(axes)[len(summary.games) :]:
         ax.set_axis_off()
-    return figure, axes[: len(summary.games)]
+    panels = [Panel(env, ax, []) for env, ax in zip(summary.games, np.ravel(axes), strict=False)]
+    for panel in panels:
+        panel.axes.set_title(panel.title, fontsize=10)
+    return figure, panels
 
 
-def _legend(figure: Any, axes: list[Any]) -> None:
+def _legend(figure: Any, panels: list[Panel]) -> None:
     """Add one legend below all panels, in the order of the series."""
     entries: dict[str, Any] = {}
-    for ax in axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+    for panel in panels:
+        for handle, label in zip(*panel.axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
         longest = max(map(len, entries))
@@ -124,12 +124,11 @@ def _legend(figure: Any, axes: list[Any]) -> None:
 
 
 def _curves(summary: Summary) -> Figure:
-    figure, axes = _panels(summary)
-    atari, counts, cited, panels = summary.family == "Atari", set(), [], []
-    for ax, env in zip(axes, summary.games, strict=True):
+    figure, panels = _panels(summary)
+    atari, counts, cited = summary.family == "Atari", set(), []
+    for env, ax, traces, _ in panels:
         edges = grid_edges(summary, env)
         large = edges[-1] >= _MANY_STEPS
-        panels.append(Panel(env, ax, []))
         for group in (group for group in summary.shown if group.env == env):
             band = mean_band([on_grid(curve, edges) for curve in group.curves], seed=summary.scoring.seed)
             frames = group.curves[0].frames[-1] / group.curves[0].steps[-1]
@@ -137,12 +136,12 @@ def _curves(summary: Summary) -> Figure:
             look = _look(summary, group.series)
             plots.draw_band(ax, x, *band, **look)
             words = [f"step {at:,.0f}" + (f" ({at * frames / 1e6:,.3g} M frames)" if atari else "") for at in edges[1:]]
-            panels[-1].traces.append(Trace(group.series.label, look["colour"], words, x, *band))
+            traces.append(Trace(group.series.label, look["colour"], words, x, *band))
             counts.add(len(group.scores))
         unit = "million frames" if atari else "million agent steps" if large else "agent steps"
         ax.set(xlabel=unit, ylabel="return")
         cited += _draw_published(ax, summary, env) if atari else []
-    _legend(figure, axes)
+    _legend(figure, panels)
     caption = f"Mean return of episodes over seeds, averaged over up to {_POINTS} intervals of about equal length. "
     caption += "One seed: no interval." if counts == {1} else "Bands: 95 % bootstrap intervals of the mean."
     if counts != {1} and 1 in counts:
@@ -192,14 +191,15 @@ def _aggregates(summary: Summary, found: Aggregates) -> Figure:
             row = len(intervals) - 1 - i  # bars are drawn from the top down
             traces.append(Trace(label, colours[i], [label], [row], *([value] for value in one)))
         panels.append(Panel(title, ax, traces, "y"))
-    caption = f"Over {', '.join(found.games)}; {found.scale}. Bars: 95 % stratified bootstrap intervals"
-    return Figure("aggregates", "Aggregate scores", caption + _single_seeds(found), figure, panels, titles)
+    caption = _caption(found, "Bars: 95 % stratified bootstrap intervals")
+    return Figure("aggregates", "Aggregate scores", caption, figure, panels, titles)
 
 
-def _single_seeds(found: Aggregates) -> str:
-    """The end of a caption: which series have no interval."""
+def _caption(found: Aggregates, intervals: str) -> str:
+    """The games, the scale, the kind of intervals, and which series have none."""
     single = [series.label for series, scores in found.scores.items() if any(len(runs) < 2 for runs in scores)]
-    return f"; one seed, so no interval: {', '.join(single)}." if single else "."
+    without = f"; one seed, so no interval: {', '.join(single)}" if single else ""
+    return f"Over {', '.join(found.games)}; {found.scale}. {intervals}{without}."
 
 
 def _profiles(summary: Summary, found: Aggregates) -> Figure:
@@ -211,37 +211,30 @@ def _profiles(summary: Summary, found: Aggregates) -> Figure:
     for series, scores in found.scores.items():
         profile = performance_profile(scores, thresholds, seed=summary.scoring.seed)
         look = _look(summary, series)
-        plots.draw_band(ax, *profile, **look)
-        few = [column[::5] for column in profile]
+        plots.draw_band(ax, thresholds, *profile, **look)
+        few = [column[::5] for column in (thresholds, *profile)]
         words = [f"fraction of runs above {number(threshold)}" for threshold in few[0]]
         panel.traces.append(Trace(series.label, look["colour"], words, *few))
     ax.set(xlabel="normalised score τ", ylabel="fraction of runs above τ", ylim=(-0.02, 1.02))
-    _legend(figure, [ax])
-    caption = f"Over {', '.join(found.games)}; {found.scale}. Bands: pointwise 95 % bootstrap intervals"
-    return Figure("profiles", "Performance profiles", caption + _single_seeds(found), figure, [panel])
+    _legend(figure, [panel])
+    caption = _caption(found, "Bands: pointwise 95 % bootstrap intervals")
+    return Figure("profiles", "Performance profiles", caption, figure, [panel])
 
 
 def _rates(summary: Summary) -> Figure:
-    figure, axes = _panels(summary)
-    panels = [Panel(env, ax, []) for ax, env in zip(axes, summary.games, strict=True)]
-
-    def rate(group: ScoreGroup) -> float:
-        return group.config.learning_rate
-
+    figure, panels = _panels(summary)
     for panel in panels:
-        env, ax = panel.title, panel.axes
         for i, series in enumerate(summary.series):
-            look = _look(summary, series)
+            found = summary.best_along(series, panel.title, lambda group: group.config.learning_rate)
             shift = 1.03 ** (i - len(summary.series) / 2)  # so that the intervals of agents do not overlap
-            _draw_tried(panel, summary.best_along(series, env, rate), look, "learning rate", shift)
-            diverged = summary.diverged_along(series, env, rate)
-            plots.draw_diverged(ax, [value * shift for value in diverged], look["colour"])
-        ax.set(xscale="log", xlabel="learning rate", ylabel=f"score, {tail_text(summary.scoring.tail)}")
-        rates = sorted({rate(group) for group in [*summary.groups, *summary.diverged] if group.env == env})
+            _draw_tried(panel, found, _look(summary, series), "learning rate", shift)
+        panel.axes.set(xscale="log", xlabel="learning rate", ylabel=f"score, {tail_text(summary.scoring.tail)}")
+        groups = [group for group in [*summary.groups, *summary.diverged] if group.env == panel.title]
+        rates = sorted({group.config.learning_rate for group in groups})
         if len(rates) <= _MOST_TICKS:  # a search tries more than there is room for
-            ax.set_xticks(rates, [f"{value:g}" for value in rates])
-            ax.set_xticks([], minor=True)
-    _legend(figure, axes)
+            panel.axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+            panel.axes.set_xticks([], minor=True)
+    _legend(figure, panels)
     caption = f"Mean score over seeds with its 95 % bootstrap interval; {_BEST_OF_OTHERS}. "
     caption += "Agents are shifted slightly so that their intervals do not overlap."
     caption += " A cross at the bottom marks a rate at which runs diverged." if summary.diverged else ""
@@ -249,26 +242,19 @@ def _rates(summary: Summary) -> Figure:
 
 
 def _penalties(summary: Summary) -> Figure:
-    figure, axes = _panels(summary)
-    panels = [Panel(env, ax, []) for ax, env in zip(axes, summary.games, strict=True)]
-
-    def kind_and_penalty(group: ScoreGroup) -> tuple[str, float]:
-        return group.config.normalisation, group.penalty
-
+    figure, panels = _panels(summary)
+    positive = [group.penalty for group in summary.groups if group.series.agent == "s51" and group.penalty > 0]
+    least = min(positive, default=1.0)
     for panel in panels:
-        env, ax = panel.title, panel.axes
         for series in (one for one in summary.series if one.agent == "s51"):
-            found = summary.best_along(series, env, kind_and_penalty)
-            diverged = summary.diverged_along(series, env, kind_and_penalty)
+            found = summary.best_along(series, panel.title, lambda group: (group.config.normalisation, group.penalty))
             for kind, colour in (("after", plots.NEGATIVE), ("before", plots.POSITIVE)):
                 look = _look(summary, series) | {"label": f"{series.label}, normalised {kind}", "colour": colour}
                 _draw_tried(panel, {at: group for (its, at), group in found.items() if its == kind}, look, "lambda")
-                plots.draw_diverged(ax, [at for its, at in diverged if its == kind], colour)
-        positive = [group.penalty for group in summary.groups if group.series.agent == "s51" and group.penalty > 0]
-        ax.set_xscale("symlog", linthresh=min(positive, default=1.0))
-        ax.set(xlabel="lambda (orthonormal)", ylabel=f"score, {tail_text(summary.scoring.tail)}")
-        ax.set_xlim(left=0 - 0.1 * min(positive, default=1.0))
-    _legend(figure, axes)
+        panel.axes.set_xscale("symlog", linthresh=least)
+        panel.axes.set(xlabel="lambda (orthonormal)", ylabel=f"score, {tail_text(summary.scoring.tail)}")
+        panel.axes.set_xlim(left=0 - 0.1 * least)
+    _legend(figure, panels)
     caption = (
         "S51 by its mass penalty in the orthonormal convention (lambda on the total mass counts K times), normalised "
         f"after or before the backup. Mean over seeds with 95 % bootstrap intervals; {_BEST_OF_OTHERS}."
@@ -277,12 +263,13 @@ def _penalties(summary: Summary) -> Figure:
 
 
 def _draw_tried(
-    panel: Panel, groups: Mapping[float, ScoreGroup], look: dict[str, Any], name: str, shift: float = 1.0
+    panel: Panel, groups: Mapping[float, ScoreGroup | None], look: dict[str, Any], name: str, shift: float = 1.0
 ) -> None:
-    """Draw the scores at each value of a setting, shifted by a factor."""
-    if groups:
-        x = [value * shift for value in groups]
-        columns = np.array([group.score for group in groups.values()]).T
+    """Draw the score at each value of a setting, or a cross where runs diverged, shifted by a factor."""
+    scored = {value: group.score for value, group in groups.items() if group is not None}
+    if scored:
+        x, columns = [value * shift for value in scored], np.array(list(scored.values())).T
         plots.draw_points(panel.axes, x, *columns, **look)
-        words = [f"{name} {value:g}" for value in groups]
+        words = [f"{name} {value:g}" for value in scored]
         panel.traces.append(Trace(look["label"], look["colour"], words, x, *columns))
+    plots.draw_diverged(panel.axes, [value * shift for value in groups if value not in scored], look["colour"])

@@ -49,42 +49,36 @@ def panel_values(panels: Sequence[Panel]) -> list[dict[str, Any]]:
         along which it is read; its stops in order (words and position); and for each line a (left, top, words) per
         stop, None where it has no value. Positions inside a panel are in percent of the panel.
     """
+
+    def percent(fraction: float) -> float:
+        # Precise enough for a screen, and equal on machines that differ in the last digits.
+        return round(float(100 * fraction), 2)
+
     found = []
-    for panel in (panel for panel in panels if any(trace.words for trace in panel.traces)):
-        lines = [_points(panel, trace) for trace in panel.traces]
-        positions: dict[str, list[float]] = {}
-        for points in lines:
-            for words, (across, down, _) in points.items():
-                positions.setdefault(words, []).append(across if panel.along == "x" else down)
-        stops = sorted((_round(sum(at) / len(at)), words) for words, at in positions.items())
-        box = panel.axes.get_position()
+    for title, axes, traces, along in (panel for panel in panels if any(trace.words for trace in panel.traces)):
+        lines, positions = [], dict[str, list[float]]()
+        for trace in traces:
+            lines.append(dict[str, tuple[float, float, str]]())
+            for words, x, *values in zip(trace.words, trace.x, trace.middle, trace.low, trace.high, strict=True):
+                interval = Interval(*map(float, values))
+                if math.isfinite(interval.estimate):
+                    place = (float(x), interval.estimate) if along == "x" else (interval.estimate, float(x))
+                    across, up = axes.transAxes.inverted().transform(axes.transData.transform(place))
+                    at = (percent(across), percent(1 - up))
+                    lines[-1][words] = (*at, interval_text(interval))
+                    positions.setdefault(words, []).append(at[0] if along == "x" else at[1])
+        stops = sorted((round(sum(at) / len(at), 2), words) for words, at in positions.items())
+        box = axes.get_position()
         found.append(
             {
-                "title": panel.title,
-                "box": [_round(100 * part) for part in (box.x0, 1 - box.y1, box.width, box.height)],
-                "along": panel.along,
+                "title": title,
+                "box": [percent(part) for part in (box.x0, 1 - box.y1, box.width, box.height)],
+                "along": along,
                 "stops": [[words, at] for at, words in stops],
                 "lines": [
                     {"label": trace.label, "colour": trace.colour, "points": [points.get(words) for _, words in stops]}
-                    for trace, points in zip(panel.traces, lines, strict=True)
+                    for trace, points in zip(traces, lines, strict=True)
                 ],
             }
         )
     return found
-
-
-def _points(panel: Panel, trace: Trace) -> dict[str, tuple[float, float, str]]:
-    """For the words of each point: its place in the panel from the left and the top, and its value."""
-    axes, points = panel.axes, {}
-    for words, x, *values in zip(trace.words, trace.x, trace.middle, trace.low, trace.high, strict=True):
-        found = Interval(*map(float, values))
-        if math.isfinite(found.estimate):
-            place = (float(x), found.estimate) if panel.along == "x" else (found.estimate, float(x))
-            across, up = axes.transAxes.inverted().transform(axes.transData.transform(place))
-            points[words] = (_round(100 * across), _round(100 * (1 - up)), interval_text(found))
-    return points
-
-
-def _round(percent: float) -> float:
-    """Precise enough for a screen, and equal on machines that differ in the last digits."""
-    return round(float(percent), 2)

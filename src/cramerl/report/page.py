@@ -142,16 +142,16 @@ def _grid(summary: Summary, width: int) -> list[str]:
     """The scores of each agent, in as many blocks of columns as the width needs."""
     if not summary.best:
         return ["no scores"]
-    agents = ["", *(series.label for series in summary.series)]
-    columns = []
-    for env in summary.games:
-        found = [summary.best.get((series, env)) for series in summary.series]
-        columns.append([env, *("" if group is None else interval_text(group.score) for group in found)])
+    columns = {
+        env: {series: best.score for (series, game), best in summary.best.items() if game == env}
+        for env in summary.games
+    }
     if summary.aggregates is not None and len(summary.games) > 1:
-        intervals = [summary.aggregates.intervals.get(series) for series in summary.series]
-        columns.append(["IQM", *("" if one is None else interval_text(one["iqm"]) for one in intervals)])
+        columns["IQM"] = {series: found["iqm"] for series, found in summary.aggregates.intervals.items()}
+    agents = ["", *(series.label for series in summary.series)]
     blocks: list[list[list[str]]] = []
-    for column in columns:
+    for title, found in columns.items():
+        column = [title, *(interval_text(found[one]) if one in found else "" for one in summary.series)]
         if not blocks or sum(max(map(len, one)) + 2 for one in [*blocks[-1], column]) > width:
             blocks.append([agents])
         blocks[-1].append(column)

@@ -21,6 +21,7 @@ from cramerl.runs.folder import load_group
 from cramerl.watch.recording import Recording, read_evaluation
 
 _SIGNED = ("s51", "u51")  # agents whose masses may be negative
+_MOST_STEPS = 200  # that an agent plays
 _NO_WEIGHTS = "their weights were not kept"
 
 
@@ -32,14 +33,12 @@ class Budget:
         figures: most figures of agents.
         seconds: the time after which no further agent plays. Nothing else depends on the speed of the machine; the
             default is far more than the figures need.
-        steps: most steps that each agent plays.
         drawn: figures so far.
         spent: seconds so far.
     """
 
     figures: int = 12
     seconds: float = 120.0
-    steps: int = 200
     drawn: int = 0
     spent: float = 0.0
 
@@ -48,11 +47,11 @@ def draw_agents(
     summary: Summary, budget: Budget, on_progress: Callable[[str], None] = lambda message: None
 ) -> tuple[list[Figure], list[str]]:
     """Draw what one run of each agent predicts on each game; sentences say which have no figure, and why."""
-    # Agents whose masses may be negative come first on each game: readers look for them.
-    order = {env: i for i, env in enumerate(summary.games)}
-    groups = sorted(summary.shown, key=lambda group: (order[group.env], group.series.agent not in _SIGNED))
     figures, missing = [], dict[str, list[str]]()
-    for group in groups:
+    # Agents whose masses may be negative come first on each game: readers look for them.
+    for group in sorted(
+        summary.shown, key=lambda group: (summary.games.index(group.env), group.series.agent not in _SIGNED)
+    ):
         found = _draw_group(group, budget, on_progress)
         if isinstance(found, str):
             missing.setdefault(found, []).append(f"{group.series.label} on {group.env}")
@@ -118,7 +117,7 @@ def _draw_group(group: ScoreGroup, budget: Budget, on_progress: Callable[[str], 
     on_progress(f"{group.series.label} plays {group.env} ...")
     began = time.monotonic()
     try:
-        recording = play(curve, budget.steps)
+        recording = play(curve, _MOST_STEPS)
         caption = (
             f"Seed {curve.seed} after {curve.last_step:,} steps of training plays without random actions: "
             f"{'; '.join(recording.facts[:1])}."

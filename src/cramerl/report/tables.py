@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cramerl.deep.envs.names import game_name
+from cramerl.evidence.aggregates import Aggregates
 from cramerl.evidence.curves import tail_rows
 from cramerl.evidence.published import published_scores
 from cramerl.evidence.scores import ScoreGroup
@@ -29,39 +30,34 @@ _DIAGNOSTICS = {
 _MILLION_FRAMES = (10, 20, 25, 40, 50, 100, 200)
 
 
-class Entry(NamedTuple):
-    """One entry of a table: its text, and the number to sort it by if it has one."""
+class Entry(str):
+    """A text in a table that is sorted by a number, ``value``."""
 
-    text: str
-    value: float | None = None
+    value: float
+
+    def __new__(cls, text: str, value: float) -> Entry:
+        """The text with its number."""
+        entry = super().__new__(cls, text)
+        entry.value = value
+        return entry
 
 
 class Table(NamedTuple):
-    """A table, with a note below it."""
+    """A table, with a note below it. Some texts of its rows are entries."""
 
     name: str
     title: str
     columns: list[str]
-    rows: list[list[Entry]]
+    rows: list[list[str]]
     note: str = ""
-
-    @property
-    def texts(self) -> list[list[str]]:
-        """The texts of the rows."""
-        return [[entry.text for entry in row] for row in self.rows]
-
-
-def make_table(
-    name: str, title: str, columns: list[str], rows: Iterable[Iterable[Entry | str]], note: str = ""
-) -> Table:
-    """A table of entries and plain texts."""
-    entries = [[Entry(one) if isinstance(one, str) else one for one in row] for row in rows]
-    return Table(name, title, columns, entries, note)
 
 
 def make_tables(summary: Summary) -> list[Table]:
     """The tables of a study that have rows."""
-    tables = [_scores(summary), _aggregates(summary), _comparisons(summary)]
+    tables = [_scores(summary)]
+    if summary.aggregates is not None:
+        tables.append(_aggregates(summary.aggregates))
+    tables.append(_comparisons(summary))
     if summary.tuned("learning_rate"):
         tables.append(_rates(summary))
     if summary.tuned(*PENALTY_SETTINGS):
@@ -113,7 +109,7 @@ def settings_table(summary: Summary) -> Table:
             text = "; ".join(f"{value} ({', '.join(found)})" for value, found in agents.items())
         if text:
             rows.append([name, text])
-    return make_table("settings", "Settings", ["setting", "value"], rows)
+    return Table("settings", "Settings", ["setting", "value"], rows)
 
 
 def _setting_text(name: str, value: Any) -> str:
@@ -149,36 +145,33 @@ def _scores(summary: Summary) -> Table:
         f"Mean return of the episodes that ended in the {tail} of the steps, averaged over seeds, with its 95 % "
         "bootstrap interval (none with one seed); and the mean over the steps of the whole run."
     )
-    return make_table("scores", "Scores", columns, rows, note)
+    return Table("scores", "Scores", columns, rows, note)
 
 
-def _aggregates(summary: Summary) -> Table:
-    found = summary.aggregates
-    rows, note = [], ""
-    if found is not None:
-        for series, scores in found.scores.items():
-            runs = sorted({len(runs) for runs in scores})
-            seeds = Entry("–".join(map(str, dict.fromkeys((runs[0], runs[-1])))), runs[0])
-            rows.append([series.label, *(_interval(found.intervals[series][name]) for name in AGGREGATES), seeds])
-        note = (
-            f"Over {', '.join(found.games)}; {found.scale}. 95 % stratified bootstrap intervals, with the scale taken "
-            "as exact; none if a game has one seed. Smaller optimality gaps are better."
-        )
-    return make_table("aggregates", "Aggregates", ["agent", *AGGREGATES.values(), "seeds per game"], rows, note)
+def _aggregates(found: Aggregates) -> Table:
+    rows = []
+    for series, scores in found.scores.items():
+        runs = sorted({len(runs) for runs in scores})
+        seeds = Entry("–".join(map(str, dict.fromkeys((runs[0], runs[-1])))), runs[0])
+        rows.append([series.label, *(_interval(found.intervals[series][name]) for name in AGGREGATES), seeds])
+    note = (
+        f"Over {', '.join(found.games)}; {found.scale}. 95 % stratified bootstrap intervals, with the scale taken as "
+        "exact; none if a game has one seed. Smaller optimality gaps are better."
+    )
+    return Table("aggregates", "Aggregates", ["agent", *AGGREGATES.values(), "seeds per game"], rows, note)
 
 
 def _comparisons(summary: Summary) -> Table:
-    def difference(found: Interval | None) -> Entry:
+    def difference(found: Interval | None) -> str:
         if found is None:
-            return Entry("")
-        if math.isfinite(found.low):
-            return _interval(found)
-        return Entry(f"{number(found.estimate)} (one seed: no interval)", found.estimate)
+            return ""
+        missing = "" if math.isfinite(found.low) else " (one seed: no interval)"
+        return Entry(interval_text(found) + missing, found.estimate)
 
     rows = []
     for one in summary.comparisons:
         words = f"{one.first.label} against {one.second.beside(one.first)}"
-        improvement = _interval(one.improvement) if math.isfinite(one.improvement.low) else Entry("–")
+        improvement = _interval(one.improvement) if math.isfinite(one.improvement.low) else "–"
         env = one.env or "all, normalised"
         rows.append([words, env, difference(one.difference), improvement, difference(one.whole)])
     note = (
@@ -187,80 +180,73 @@ def _comparisons(summary: Summary) -> Table:
         "for multiple comparisons. An interval of a difference that contains 0 shows no difference."
     )
     columns = ["agents", "game", "difference", "P(improvement)", "over the whole run"]
-    return make_table("comparisons", "Comparisons", columns, rows, note)
+    return Table("comparisons", "Comparisons", columns, rows, note)
 
 
 def _rates(summary: Summary) -> Table:
     rows = []
-    for env in summary.games:
-        for series in summary.series:
-            found = summary.best_along(series, env, lambda group: group.config.learning_rate)
-            if len(found) < 2:
-                continue
-            rate, best = max(found.items(), key=lambda item: item[1].score.estimate)
-            scores = {value: number(group.score.estimate) for value, group in found.items()}
-            diverged = summary.diverged_along(series, env, lambda group: group.config.learning_rate)
-            tried = sorted((scores | dict.fromkeys(diverged, "diverged")).items())
-            by_rate = ", ".join(f"{value:g}: {score}" for value, score in tried)
-            at_edge = "yes" if rate in (min(found), max(found)) else "no"
-            rows.append([env, series.label, Entry(f"{rate:g}", rate), _interval(best.score), by_rate, at_edge])
+    for env, series in itertools.product(summary.games, summary.series):
+        found = summary.best_along(series, env, lambda group: group.config.learning_rate)
+        scored = {rate: group.score for rate, group in found.items() if group is not None}
+        if len(scored) > 1:
+            best = max(scored, key=lambda rate: scored[rate].estimate)
+            texts = {rate: number(scored[rate].estimate) if rate in scored else "diverged" for rate in found}
+            by_rate = ", ".join(f"{rate:g}: {text}" for rate, text in texts.items())
+            at_edge = "yes" if best in (min(scored), max(scored)) else "no"
+            rows.append([env, series.label, Entry(f"{best:g}", best), _interval(scored[best]), by_rate, at_edge])
     columns = ["game", "agent", "best rate", "score there", "score by rate", "at the edge"]
     note = (
         "For each rate, the best of the other settings that were tried. A best rate at the edge of the range may not "
         "be the best possible."
     )
-    return make_table("rates", "Learning rates", columns, rows, note)
+    return Table("rates", "Learning rates", columns, rows, note)
 
 
 def _penalties(summary: Summary) -> Table:
     rows = []
-    for env in summary.games:
-        for series in (one for one in summary.series if one.agent == "s51"):
-            found = summary.best_along(series, env, lambda group: (group.config.normalisation, group.penalty))
-            for (normalisation, penalty), group in found.items() if len(found) > 1 else ():
-                given = group.config.mass_penalty
-                row = [env, series.label, normalisation, Entry(f"{penalty:g}", penalty)]
-                row += [Entry(f"{given:g} ({group.config.mass_penalty_scale})", given), _interval(group.score)]
-                rows.append(row + [_diagnostic(summary, group, name) for name in ("dist/mass", "dist/negative_mass")])
+    for env, series in itertools.product(summary.games, summary.series):
+        found = summary.best_along(series, env, lambda group: (group.config.normalisation, group.penalty))
+        scored = [group for group in found.values() if group is not None and series.agent == "s51"]
+        for group in scored if len(scored) > 1 else ():
+            given = group.config.mass_penalty
+            row = [env, series.label, group.config.normalisation, Entry(f"{group.penalty:g}", group.penalty)]
+            row += [Entry(f"{given:g} ({group.config.mass_penalty_scale})", given), _interval(group.score)]
+            rows.append(row + [_diagnostic(summary, group, name) for name in ("dist/mass", "dist/negative_mass")])
     columns = ["game", "agent", "normalisation", "lambda", "as given", "score", "mass", "negative mass"]
     note = (
         "Lambda in the orthonormal convention, (lambda / K) times the squared excess of mass; a lambda given on the "
         "total mass is K times as large there. For each lambda, the best of the other settings that were tried."
     )
-    return make_table("penalties", "Mass penalty of S51", columns, rows, note)
+    return Table("penalties", "Mass penalty of S51", columns, rows, note)
 
 
 def _diagnostics(summary: Summary) -> Table:
     logged = [name for name in _DIAGNOSTICS if any(name in curve.metrics for curve in summary.curves)]
-    rows = [
-        [group.env, group.series.label, *(_diagnostic(summary, group, name) for name in logged)]
-        for group in (summary.shown if logged else ())
-    ]
+    rows, clipped = [], []
+    for group in summary.shown if logged else ():
+        found = {name: _diagnostic(summary, group, name) for name in logged}
+        rows.append([group.env, group.series.label, *found.values()])
+        if getattr(found.get("dist/clipped_mass"), "value", 0) > MUCH_CLIPPED:
+            clipped.append(f"{group.series.label} on {group.env}")
     note = f"Means over the {tail_text(summary.scoring.tail)} of the steps and over seeds."
-    clipped = [
-        f"{group.series.label} on {group.env}"
-        for group in summary.shown
-        if (_diagnostic(summary, group, "dist/clipped_mass").value or 0) > MUCH_CLIPPED
-    ]
     if clipped:
         note += (
             f" More than {MUCH_CLIPPED:.0%} of the mass lay outside the support and was moved to its ends: "
             f"{'; '.join(clipped)}. Returns beyond the ends cannot be told apart."
         )
     columns = ["game", "agent", *(_DIAGNOSTICS[name] for name in logged)]
-    return make_table("diagnostics", "Diagnostics", columns, rows, note)
+    return Table("diagnostics", "Diagnostics", columns, rows, note)
 
 
-def _diagnostic(summary: Summary, group: ScoreGroup, name: str) -> Entry:
+def _diagnostic(summary: Summary, group: ScoreGroup, name: str) -> str:
     """The mean of a logged number over the tail of the runs that have it."""
     means = []
-    for curve in group.curves:
-        values = curve.metrics.get(name, np.full(len(curve.steps), np.nan))
+    for curve in (curve for curve in group.curves if name in curve.metrics):
+        values = curve.metrics[name]
         rows = tail_rows(curve, summary.scoring.tail, group.steps) & np.isfinite(values)
         if rows.any():
             means.append(values[rows].mean())
-    mean = float(np.mean(means)) if means else None
-    return Entry("–" if mean is None else f"{mean:.4g}", mean)
+    return Entry(f"{np.mean(means):.4g}", float(np.mean(means))) if means else "–"
 
 
 def _published(summary: Summary) -> Table:
@@ -274,4 +260,4 @@ def _published(summary: Summary) -> Table:
         "more than agents do, so agents are only compared within one codebase."
     )
     columns = ["game", "agent", "source", "protocol", *(f"{at} M frames" for at in _MILLION_FRAMES)]
-    return make_table("published", "Published scores", columns, rows, note)
+    return Table("published", "Published scores", columns, rows, note)
