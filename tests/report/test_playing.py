@@ -81,7 +81,9 @@ def test_a_run_plays_and_is_drawn(reported):
 def test_every_agent_with_distributions_has_a_figure(tmp_path, monkeypatch):
     """Those whose masses may be negative come first on each game."""
     monkeypatch.setattr(playing, "play", lambda curve, steps: RECORDING)
-    monkeypatch.setattr(playing, "draw_distributions", lambda recording, *words: Figure(*words, None, []))
+    monkeypatch.setattr(
+        playing, "draw_distributions", lambda _, name, title, caption: Figure(name, title, caption, None, [])
+    )
     for agent, env in itertools.product(("dqn", "c51", "s51"), ("Asterix-MinAtar", "Breakout-MinAtar")):
         with_weights(tmp_path / f"{agent}{env}", agent, env=env)
     figures, sentences = draw_agents(summary_of(tmp_path), Budget())
