@@ -15,7 +15,7 @@ CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
 # What each extra is for, in the order of installation. wandb and trackio are interfaces only, torch is the user's own.
 EXTRAS = {
     "plot": "import cramerl.plots, cramerl.report.build",
-    "gym": "from cramerl.linear.processes import from_gymnasium; from_gymnasium('FrozenLake-v1', None, 0.9)",
+    "gym": "import gymnasium, cramerl.evaluations; cramerl.evaluations.named_process('FrozenLake-v1', 'uniform', 0.9)",
     "data": "import pyarrow.parquet, minari, cramerl.linear",
     "optuna": "import optuna, cramerl.sweep.search",
     "ray": "import ray, fsspec, cramerl.sweep.ray",
