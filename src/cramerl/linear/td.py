@@ -32,7 +32,7 @@ from cramerl._checks import (
 from cramerl.cramer import cramer_gram, optimal_penalty_range
 from cramerl.linear.problem import NORMALISATIONS, Normalisation, mass_offset
 from cramerl.linear.processes import Transitions
-from cramerl.linear.transitions import real_numbers
+from cramerl.linear.transitions import Rows, real_numbers
 from cramerl.measures import with_unit_mass
 from cramerl.projections import backup
 from cramerl.supports import Support
@@ -206,8 +206,8 @@ class LinearTD:
         Each update takes ``batch_size`` of them; the last update may have fewer.
         """
         batch = self._batch(features, rewards, next_features, terminated)
-        for rows in _slices(len(batch[0]), require_count("batch_size", batch_size)):
-            self._step(*(array[rows] for array in batch))
+        for part in batch.parts(require_count("batch_size", batch_size)):
+            self._step(*part)
 
     def run_transitions(
         self, feature_matrix: ArrayLike, transitions: Transitions, *, batch_size: int = _DEFAULT_BATCH
@@ -283,8 +283,8 @@ class LinearTD:
 
     def _batch(
         self, features: ArrayLike, rewards: ArrayLike, next_features: ArrayLike, terminated: ArrayLike | None
-    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        """The transitions as (n, D), (n,), (n, D) and (n,) arrays, checked."""
+    ) -> Rows:
+        """The transitions, checked."""
         phi = self._features("features", features)
         following = self._features("next_features", next_features, finite=False)
         if phi.ndim > 2 or phi.shape[0] == 0:
@@ -296,7 +296,7 @@ class LinearTD:
         if ended.any():
             following = np.where(ended[..., None], 0.0, following)  # nothing follows, so what is there does not matter
         require_finite(next_features=following)
-        return np.atleast_2d(phi), np.atleast_1d(r), np.atleast_2d(following), np.atleast_1d(ended)
+        return Rows(np.atleast_2d(phi), np.atleast_1d(r), np.atleast_2d(following), np.atleast_1d(ended))
 
 
 class _TailAverage:
