@@ -135,7 +135,7 @@ class MomentCollector:
         for reward, sums in old.items():
             (cell,), (fraction,) = _locate(self._kinks, np.array([reward]))
             for kink, part in ((self._kinks[cell], 1.0 - fraction), (self._kinks[cell + 1], fraction)):
-                for total, whole in zip(self._group(kink), sums, strict=True):
+                for total, whole in zip(self._group(float(kink)), sums, strict=True):
                     total += part * whole
 
     def __getstate__(self) -> dict[str, Any]:
