@@ -133,9 +133,9 @@ class MomentCollector:
         """Split every reward between its two neighbouring kinks from now on, and regroup what was collected."""
         old, self._groups, self.by_kinks = self._groups, {}, True
         for reward, sums in old.items():
-            cell, fraction = (found[0] for found in _locate(self._kinks, np.array([reward])))
+            (cell,), (fraction,) = _locate(self._kinks, np.array([reward]))
             for kink, part in ((self._kinks[cell], 1.0 - fraction), (self._kinks[cell + 1], fraction)):
-                for total, whole in zip(self._group(kink), sums, strict=True):
+                for total, whole in zip(self._group(float(kink)), sums, strict=True):
                     total += part * whole
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ get worse with the number of atoms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from cramerl._checks import (
 from cramerl.cramer import cramer_gram, optimal_penalty_range
 from cramerl.linear.problem import NORMALISATIONS, Normalisation, mass_offset
 from cramerl.linear.processes import Transitions
-from cramerl.linear.transitions import real_numbers
+from cramerl.linear.transitions import Rows, real_numbers
 from cramerl.measures import with_unit_mass
 from cramerl.projections import backup
 from cramerl.supports import Support
@@ -190,7 +190,7 @@ class LinearTD:
             terminated: (n,) booleans, or (): whether the return ends with this reward, which makes the next features
                 irrelevant; never, by default.
         """
-        self._step(*self._batch(features, rewards, next_features, terminated))
+        self._step(self._batch(features, rewards, next_features, terminated))
 
     def run(
         self,
@@ -206,8 +206,8 @@ class LinearTD:
         Each update takes ``batch_size`` of them; the last update may have fewer.
         """
         batch = self._batch(features, rewards, next_features, terminated)
-        for rows in _slices(len(batch[0]), require_count("batch_size", batch_size)):
-            self._step(*(array[rows] for array in batch))
+        for part in batch.parts(require_count("batch_size", batch_size)):
+            self._step(part)
 
     def run_transitions(
         self, feature_matrix: ArrayLike, transitions: Transitions, *, batch_size: int = _DEFAULT_BATCH
@@ -232,13 +232,14 @@ class LinearTD:
                 allowed = f"0 to {len(phi) - 1}, the rows of feature_matrix"
                 raise ValueError(f"{name} must lie in {allowed}, got {states.min()} to {states.max()}")
         r, ended = _outcomes(transitions.rewards, transitions.terminated, x.shape, "states", next_states=y)
-        for rows in _slices(len(r), require_count("batch_size", batch_size)):
-            self._step(phi[x[rows]], r[rows], phi[y[rows]], ended[rows])
+        size = require_count("batch_size", batch_size)
+        for part in (slice(i, i + size) for i in range(0, len(r), size)):
+            self._step(Rows(phi[x[part]], r[part], phi[y[part]], ended[part]))
 
-    def _step(self, features: Floats, rewards: Floats, next_features: Floats, terminated: NDArray[np.bool_]) -> None:
+    def _step(self, rows: Rows) -> None:
         step = float(require_scale(f"step_size({self.num_updates})", self._step_size(self.num_updates)))
         with np.errstate(over="ignore", invalid="ignore"):
-            weights = self._weights + step * self._direction(features, rewards, next_features, terminated)
+            weights = self._weights + step * self._direction(rows)
         if not np.isfinite(weights).all():
             raise FloatingPointError(
                 f"update {self.num_updates + 1} diverged: its weights are not finite. Take a step size smaller than "
@@ -249,24 +250,21 @@ class LinearTD:
         self.num_updates += 1
         self._average.add(weights)
 
-    def _direction(
-        self, features: Floats, rewards: Floats, next_features: Floats, terminated: NDArray[np.bool_]
-    ) -> Floats:
+    def _direction(self, rows: Rows) -> Floats:
         """Mean over the batch of phi(x) (y - q(x))', times C_lambda if not preconditioned."""
         total, even = np.zeros_like(self._weights), 1.0 / self.support.num_atoms
-        for rows in _slices(len(rewards), _BLOCK_ROWS):
-            phi, ended = features[rows], terminated[rows]
-            masses = next_features[rows] @ self._weights + self._offset
+        for part in rows.parts(_BLOCK_ROWS):
+            masses = part.next_features @ self._weights + self._offset
             if not np.isfinite(masses).all():
                 return np.full_like(total, np.nan)  # for `_step` to report; `backup` would name its own argument
             if self.normalisation == "before":
                 masses = with_unit_mass(self.support, masses)
             # Where the return ends a discount of zero moves any distribution of mass one to the reward.
-            masses[ended] = even
-            target = backup(self.support, rewards[rows], np.where(ended, 0.0, self.discount), masses)
+            masses[part.terminated] = even
+            target = backup(self.support, part.rewards, part.discounts(self.discount), masses)
             if self.normalisation == "after":
                 target += even - target.mean(axis=1, keepdims=True)
-            total += phi.T @ (target - (phi @ self._weights + self._offset))
+            total += part.features.T @ (target - (part.features @ self._weights + self._offset))
         if self.normalisation == "affine":
             # The target has the mass of the prediction, so this is zero but for rounding, which would accumulate.
             total -= total.mean(axis=1, keepdims=True)
@@ -274,7 +272,7 @@ class LinearTD:
             # Once per update, on (D, K). With 64 features and 51 atoms this product takes 7 us, and two cumulative sums
             # 45 us; they break even between 200 and 300 atoms.
             total = total @ self._gram
-        return total / len(rewards)
+        return total / len(rows.rewards)
 
     def _features(self, name: str, values: ArrayLike, *, finite: bool = True) -> Floats:
         phi = real_numbers(name, values, finite=finite)
@@ -283,8 +281,8 @@ class LinearTD:
 
     def _batch(
         self, features: ArrayLike, rewards: ArrayLike, next_features: ArrayLike, terminated: ArrayLike | None
-    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        """The transitions as (n, D), (n,), (n, D) and (n,) arrays, checked."""
+    ) -> Rows:
+        """The transitions, checked."""
         phi = self._features("features", features)
         following = self._features("next_features", next_features, finite=False)
         if phi.ndim > 2 or phi.shape[0] == 0:
@@ -296,7 +294,7 @@ class LinearTD:
         if ended.any():
             following = np.where(ended[..., None], 0.0, following)  # nothing follows, so what is there does not matter
         require_finite(next_features=following)
-        return np.atleast_2d(phi), np.atleast_1d(r), np.atleast_2d(following), np.atleast_1d(ended)
+        return Rows(np.atleast_2d(phi), np.atleast_1d(r), np.atleast_2d(following), np.atleast_1d(ended))
 
 
 class _TailAverage:
@@ -328,10 +326,6 @@ class _TailAverage:
     def value(self) -> Floats | None:
         count = self._seen - self._older_start
         return (self._older + self._newer) / count if count > 0 else None
-
-
-def _slices(length: int, size: int) -> Iterator[slice]:
-    return (slice(start, start + size) for start in range(0, length, size))
 
 
 def _outcomes(

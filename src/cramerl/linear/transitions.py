@@ -69,7 +69,8 @@ class Rows(NamedTuple):
     def parts(self, size: int) -> Iterator[Rows]:
         """Slices of at most ``size`` rows."""
         for i in range(0, len(self.rewards), size):
-            yield Rows(*(array[i : i + size] for array in self))
+            s = slice(i, i + size)
+            yield Rows(self.features[s], self.rewards[s], self.next_features[s], self.terminated[s])
 
     def discounts(self, discount: float) -> Floats:
         """(n,) discount of what follows: 0 where the return ends."""

@@ -133,9 +133,8 @@ def parquet_files(path: Paths) -> list[str]:
         raise _no_parquet(f"{path!r}")
     files: list[str] = []
     for entry in [path] if isinstance(path, (str, Path)) else path:
-        remote = isinstance(entry, str) and "://" in entry
-        found = _files_at_url(entry) if remote else _files_here(str(entry))
-        if not found and (remote or not Path(entry).is_dir()):
+        found = _files_at_url(entry) if isinstance(entry, str) and "://" in entry else _files_here(str(entry))
+        if not found and not Path(entry).is_dir():
             raise _no_parquet(f"{entry}, where there are none")
         files += found
     if not files:
