@@ -174,7 +174,7 @@ def draw_levels(ax: Any, levels: Any, colours: Any) -> None:
 
 def draw_diverged(ax: Any, values: Any, colour: str) -> None:
     """Draw crosses at the bottom, at settings without a score."""
-    if not len(values):  # an empty line would still change the limits
+    if len(values):  # an empty line would still change the limits
         ax.plot(values, [0.02] * len(values), "x", color=colour, transform=ax.get_xaxis_transform(), clip_on=False)
 
 

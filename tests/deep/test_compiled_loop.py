@@ -135,7 +135,7 @@ class Twin:
             {"num_envs": 3, "head": "u51", "replay_steps": 60, "min_replay_steps": 33, "target_period_steps": 22},
             marks=pytest.mark.slow,
         ),
-        {"num_envs": 1, "update_period_steps": 12, "replay_steps": 150},
+        pytest.param({"num_envs": 1, "update_period_steps": 12, "replay_steps": 150}, marks=pytest.mark.slow),
         pytest.param({"num_envs": 20, "update_period_steps": 2, "replay_steps": 300}, marks=pytest.mark.slow),
     ],
     ids=[
@@ -198,7 +198,7 @@ def test_totals_are_those_of_the_ring():
     [
         (2, 1, 2, 50),
         (2, 3, 6, 54),
-        (2, 4, 4, 52),
+        pytest.param(2, 4, 4, 52, marks=pytest.mark.slow),
         pytest.param(2, 6, 6, 54, marks=pytest.mark.slow),
         pytest.param(4, 1, 4, 52, marks=pytest.mark.slow),
         pytest.param(4, 3, 12, 60, marks=pytest.mark.slow),

@@ -73,7 +73,7 @@ def fixture_plain() -> dict[str, Any]:
     ("groups", "thread", "on_host"),
     [
         (1, True, False),
-        (2, False, False),
+        pytest.param(2, False, False, marks=pytest.mark.slow),
         (2, True, True),
         pytest.param(4, True, False, marks=pytest.mark.slow),
     ],
