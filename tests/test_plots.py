@@ -72,3 +72,12 @@ def test_states_side_by_side_with_a_legend():
     assert shown == ["state 3: mean 0.1", "state 5: mean 0.2", "state 8: mean 0.3", "state 9: mean 0.4"]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["mass", "negative mass, below the line", "mean"]
+
+
+def test_settings_that_diverged_are_crossed_and_others_change_nothing():
+    _, ax = plots.new_figure(1)
+    plots.draw_diverged(ax, [], "black")
+    assert not ax.lines
+    plots.draw_diverged(ax, [1e-3, 1e-2], "black")
+    (line,) = ax.lines
+    assert (line.get_marker(), list(line.get_xdata())) == ("x", [1e-3, 1e-2])
