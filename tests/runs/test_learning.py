@@ -36,12 +36,8 @@ def solved_cartpole(agent, folder):
     return solved()
 
 
-def test_the_papers_agent_solves_cartpole(tmp_path):
-    assert solved_cartpole("s51", tmp_path / "run")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [agent for agent in AGENTS if agent != "s51"])
+@pytest.mark.parametrize("agent", AGENTS)
 def test_every_agent_solves_cartpole(agent, tmp_path):
     assert solved_cartpole(agent, tmp_path / "run")
 

@@ -151,6 +151,7 @@ def lose_machine(out: Path, folder: str) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_lost_worker_and_a_lost_machine(sweep_command, whole, machines, tmp_path, capfd):
     out = tmp_path / "out"
     with ThreadPoolExecutor() as pool:
