@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cramerl._extras import load_library
 from cramerl.deep.envs.base import EnvSpec, Step, require_actions
 from cramerl.deep.envs.names import is_minatar
 
 Array = jax.Array
+# Gymnax imports these for drawings that are never made here, which would take longer than everything else it imports.
+gymnax = load_library("gymnax", without=("seaborn", "matplotlib.pyplot"))
 
 
 class CompiledState(NamedTuple):
