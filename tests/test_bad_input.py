@@ -13,7 +13,15 @@ GOOD = np.array([0.2, 0.3, 0.5])
 NAN, INF = np.array([0.2, np.nan, 0.5]), np.array([0.2, np.inf, 0.5])
 WIDE = np.ones(4)
 
-MASS_FUNCTIONS = ["total_mass", "mean", "variance", "cdf", "negative_mass", "nearest_distribution"]
+MASS_FUNCTIONS = [
+    "total_mass",
+    "mean",
+    "variance",
+    "cdf",
+    "negative_mass",
+    "nearest_distribution",
+    "rearranged_distribution",
+]
 LAST_AXIS = r"must have a last axis of 3 \(.*\), got shape \(4,\)"
 
 
@@ -119,6 +127,22 @@ CALLS = {
         "mean_weight must be a finite number >= 0, got -1",
     ),
     "entropy: shapes": (lambda: cramerl.categorical_cross_entropy(GOOD, WIDE), "target and logits must have last axes"),
+    "cdf_cross_entropy: sizes": (
+        lambda: cramerl.cdf_cross_entropy([0.5, 0.5], [0.0, 1.0]),
+        r"target must have a last axis of 3 \(the logits and one more\), got shape \(2,\)",
+    ),
+    "cdf_cross_entropy: number": (
+        lambda: cramerl.cdf_cross_entropy([0.5, 0.5], 0.0),
+        r"logits must have a last axis of at least one, got shape \(\)",
+    ),
+    "masses_of_cdf_logits: number": (
+        lambda: cramerl.masses_of_cdf_logits(0.0),
+        r"logits must have a last axis of at least one, got shape \(\)",
+    ),
+    "rearranged_distribution: uneven": (
+        lambda: cramerl.rearranged_distribution(cramerl.Support([0, 1, 3]), [0.5, 0.25, 0.25]),
+        "support must have evenly spaced atoms, got spacings 1.0 to 2.0",
+    ),
     "quantile_huber: levels": (
         lambda: cramerl.quantile_huber(GOOD, GOOD, [0.5]),
         r"levels must have shape \(3,\), one for each quantile, got \(1,\)",

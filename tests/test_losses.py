@@ -12,8 +12,11 @@ from scipy import optimize, special, stats
 from cramerl import (
     Support,
     categorical_cross_entropy,
+    cdf,
+    cdf_cross_entropy,
     cramer_loss,
     hl_gauss_targets,
+    masses_of_cdf_logits,
     mean,
     quantile_huber,
     td_huber,
@@ -79,6 +82,38 @@ def test_cross_entropy(rng, x64):
 def test_cross_entropy_of_extreme_logits_is_finite():
     assert categorical_cross_entropy([0.0, 1.0], [1e4, 0.0]) == pytest.approx(1e4)
     assert categorical_cross_entropy([1.0, 0.0], [1e4, 0.0]) == 0.0
+
+
+def test_cdf_cross_entropy_is_its_definition(rng, x64):
+    target, logits = proper(rng, 5, 9), rng.normal(size=(5, 8)) * 5
+    heights, wanted = special.expit(logits), np.cumsum(target, axis=-1)[:, :-1]
+    expected = -np.sum(wanted * np.log(heights) + (1 - wanted) * np.log1p(-heights), axis=-1)
+    np.testing.assert_allclose(cdf_cross_entropy(target, logits), expected, rtol=1e-9)
+    gradient = jax.jit(jax.grad(lambda x: cdf_cross_entropy(jax.numpy.asarray(target), x).sum()))
+    np.testing.assert_allclose(gradient(jax.numpy.asarray(logits)), heights - wanted, atol=1e-12)
+
+
+def test_cdf_cross_entropy_is_least_where_the_cramer_distance_is(rng):
+    """Of random targets both are least at the mean of the targets."""
+    targets, support = proper(rng, 40, 5), Support(np.arange(5.0))
+    found = optimize.minimize(lambda x: cdf_cross_entropy(targets, x).mean(), np.zeros(4), tol=1e-12).x
+    np.testing.assert_allclose(masses_of_cdf_logits(found), targets.mean(axis=0), atol=1e-5)
+    by_cramer = optimize.minimize(lambda q: cramer_loss(support, targets, q, 1.0).mean(), np.zeros(5), tol=1e-12).x
+    np.testing.assert_allclose(by_cramer, targets.mean(axis=0), atol=1e-5)
+
+
+def test_cdf_logits_at_the_extremes():
+    extreme = np.array([-1e4, 0.0, 1e4])
+    np.testing.assert_array_equal(masses_of_cdf_logits(extreme), [0, 0.5, 0.5, 0])
+    assert cdf_cross_entropy(masses_of_cdf_logits(extreme), extreme) == pytest.approx(np.log(2))
+    assert cdf_cross_entropy([0.0, 1.0], [1e4]) == pytest.approx(1e4)
+
+
+@given(vectors(6))
+def test_masses_of_cdf_logits_have_those_heights(logits):
+    masses = masses_of_cdf_logits(logits)
+    np.testing.assert_allclose(cdf(Support(np.arange(7.0)), masses)[:-1], special.expit(logits), atol=1e-12)
+    assert masses.sum() == pytest.approx(1, abs=1e-12)
 
 
 @given(vectors(5), vectors(3), st.floats(0, 2))

@@ -17,6 +17,7 @@ from cramerl import (
     negative_mass,
     project_affine,
     quantile,
+    rearranged_distribution,
     total_mass,
     variance,
     with_unit_mass,
@@ -147,6 +148,32 @@ def test_nearest_distribution_against_every_active_set(measure):
 def test_nearest_distribution_leaves_distributions_alone(support, seed):
     probs = proper(np.random.default_rng(seed), support.num_atoms)
     np.testing.assert_allclose(nearest_distribution(support, probs), probs, atol=1e-14)
+
+
+evenly_spaced = st.integers(2, 12).flatmap(lambda k: st.tuples(vectors(k), vectors(k)))
+
+
+@given(evenly_spaced)
+def test_rearranging_never_increases_a_distance(pair):
+    p, q = pair
+    support = Support.uniform(-3, 5, len(p))
+    before = cramer_distance_sq(support, *(m + (1 - m.sum()) / len(m) for m in pair))
+    after = cramer_distance_sq(support, *(rearranged_distribution(support, m) for m in (p, q)))
+    assert after <= before + 1e-9 * (1 + before)
+
+
+@given(st.integers(2, 12).flatmap(vectors))
+def test_rearranged_is_a_distribution_with_the_same_heights_and_mean(q):
+    support = Support.uniform(-3, 5, len(q))
+    unit = q + (1 - q.sum()) / len(q)
+    found = rearranged_distribution(support, q)
+    assert (found >= 0).all()
+    assert found.sum() == pytest.approx(1, abs=1e-12)
+    heights = np.cumsum(unit)[:-1]
+    np.testing.assert_allclose(np.cumsum(found)[:-1], np.sort(np.clip(heights, 0, 1)), atol=1e-9)
+    if ((heights >= 0) & (heights <= 1)).all():  # nothing is cut
+        assert mean(support, found) == pytest.approx(mean(support, unit), abs=1e-9)
+    np.testing.assert_allclose(rearranged_distribution(support, found), found, atol=1e-12)
 
 
 def test_quantiles_at_the_edge_of_rounding():

@@ -16,6 +16,7 @@ from cramerl._checks import (
     require_choice,
     require_finite,
     require_in_unit_interval,
+    require_last_axis,
     require_on_support,
     require_penalty,
     require_representable,
@@ -23,6 +24,7 @@ from cramerl._checks import (
     require_scale,
 )
 from cramerl.cramer import shape_energy
+from cramerl.measures import masses_between
 from cramerl.supports import Support
 
 
@@ -94,6 +96,52 @@ def categorical_cross_entropy(target: Array, logits: Array) -> Array:
     return -xp.sum(target * log_probs, axis=-1)
 
 
+def cdf_cross_entropy(target: Array, logits: Array) -> Array:
+    r"""Cross-entropy of L51: one binary cross-entropy for each height of the CDF, summed.
+
+    .. math:: -\sum_{i=1}^{K-1} F^*_i \log F_i + (1 - F^*_i) \log(1 - F_i), \qquad F_i = \sigma(l_i)
+
+    with :math:`F^*_i = p_1 + \dots + p_i`. The squared Cramér distance on unit-spaced atoms is the sum of the squared
+    errors of the same heights, so both losses are least at the same prediction, also in expectation over targets. The
+    gradient in the logits is :math:`F - F^*`, bounded by one.
+
+    Args:
+        target: p, (..., K) masses of total one, for instance from `backup`.
+        logits: l, (..., K - 1), one for each atom but the last. Leading axes broadcast.
+
+    Returns:
+        (...) losses.
+
+    Example:
+        >>> import numpy as np
+        >>> cdf_cross_entropy(np.array([0.5, 0.5]), np.array([0.0])) / np.log(2)
+        np.float64(1.0)
+    """
+    xp, target, logits = as_floats(target=target, logits=logits)
+    _require_last_axis(logits=logits)
+    require_last_axis(logits.shape[-1] + 1, "the logits and one more", target=target)
+    require_finite(target=target, logits=logits)
+    target, logits = _broadcast(xp, target=target, logits=logits)
+    heights = xp.cumulative_sum(target, axis=-1)[..., :-1]
+    return xp.sum(xp.logaddexp(logits, xp.zeros_like(logits)) - heights * logits, axis=-1)
+
+
+def masses_of_cdf_logits(logits: Array) -> Array:
+    r"""Masses of total one whose CDF has the heights :math:`\sigma(l_i)`: (..., K - 1) -> (..., K).
+
+    Heights that go down make negative masses. `cdf_cross_entropy` trains such logits.
+
+    Example:
+        >>> import numpy as np
+        >>> masses_of_cdf_logits(np.array([0.0, np.log(3)]))
+        array([0.5 , 0.25, 0.25])
+    """
+    xp, logits = as_floats(logits=logits)
+    _require_last_axis(logits=logits)
+    require_finite(logits=logits)
+    return masses_between(xp, (1.0 + xp.tanh(logits / 2)) / 2)
+
+
 def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None, threshold: Any = 1.0) -> Array:
     r"""Quantile Huber loss of QR-DQN: summed over predicted quantiles, averaged over target samples.
 
@@ -117,9 +165,7 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
     """
     threshold = require_scale("threshold", threshold, zero_allowed=True)
     xp, target, quantiles = as_floats(target=target, quantiles=quantiles)
-    for name, array in (("target", target), ("quantiles", quantiles)):
-        if array.ndim == 0 or array.shape[-1] == 0:
-            raise ValueError(f"{name} must have a last axis of at least one, got shape {tuple(array.shape)}")
+    _require_last_axis(target=target, quantiles=quantiles)
     require_finite(target=target, quantiles=quantiles)
     leading = broadcast_leading(target=target.shape[:-1], quantiles=quantiles.shape[:-1])
     samples, count = target.shape[-1], quantiles.shape[-1]
@@ -204,6 +250,12 @@ def _td_error(target: Array, prediction: Array) -> tuple[Any, Array]:
     require_finite(target=target, prediction=prediction)
     leading = broadcast_leading(target=target.shape, prediction=prediction.shape)
     return xp, expand(xp, target, leading) - expand(xp, prediction, leading)
+
+
+def _require_last_axis(**arrays: Array) -> None:
+    for name, array in arrays.items():
+        if array.ndim == 0 or array.shape[-1] == 0:
+            raise ValueError(f"{name} must have a last axis of at least one, got shape {tuple(array.shape)}")
 
 
 def _scaled_huber(xp: Any, delta: Array, threshold: Any) -> Array:

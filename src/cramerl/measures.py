@@ -168,9 +168,40 @@ def nearest_distribution(support: Support, masses: Array) -> Array:
     unit = with_unit_mass(support, masses)
     target = xp.cumulative_sum(unit, axis=-1)[..., :-1]
     fit = _isotonic_rows if is_numpy_namespace(xp) else _isotonic_max_min
-    inner = clip(xp, fit(xp, target, support.spacings), 0.0, 1.0)
-    ends = xp.zeros_like(masses[..., :1])
-    return xp.concat([inner, ends + 1.0], axis=-1) - xp.concat([ends, inner], axis=-1)
+    return masses_between(xp, clip(xp, fit(xp, target, support.spacings), 0.0, 1.0))
+
+
+def rearranged_distribution(support: Support, masses: Array) -> Array:
+    r"""The distribution whose CDF has the same heights in rising order, cut to [0, 1]: O(K log K).
+
+    It keeps the mean, but for what is cut, and returns every distribution unchanged. On evenly spaced atoms it never
+    increases a Cramér distance, so a backup of it contracts as a backup does. `nearest_distribution` is the closest
+    distribution; this one is cheaper on an accelerator.
+
+    Args:
+        support: K evenly spaced atoms.
+        masses: (..., K) signed masses of any total.
+
+    Returns:
+        (..., K) probabilities: non-negative, summing to one.
+
+    Example:
+        >>> import numpy as np
+        >>> rearranged_distribution(Support([0, 1, 2]), np.array([0.75, -0.5, 0.75]))
+        array([0.25, 0.5 , 0.25])
+    """
+    xp, masses = _masses(support, masses)
+    if not support.is_uniform:
+        spacings = f"spacings {support.spacings.min()} to {support.spacings.max()}"
+        raise ValueError(f"support must have evenly spaced atoms, got {spacings}")
+    heights = xp.cumulative_sum(with_unit_mass(support, masses), axis=-1)[..., :-1]
+    return masses_between(xp, clip(xp, xp.sort(heights, axis=-1), 0.0, 1.0))
+
+
+def masses_between(xp: Any, heights: Array) -> Array:
+    """Masses of total one from the K - 1 heights of their CDF before the last atom."""
+    ends = xp.zeros_like(heights[..., :1])
+    return xp.concat([heights, ends + 1.0], axis=-1) - xp.concat([ends, heights], axis=-1)
 
 
 def _isotonic_rows(xp: Any, target: np.ndarray, weights: np.ndarray) -> np.ndarray:

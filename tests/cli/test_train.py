@@ -83,7 +83,7 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
     ("arguments", "sentence"),
     [
         (["s51"], "the following arguments are required: ENV"),
-        (["s52", "CartPole-v1"], "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got 's52'"),
+        (["s52", "CartPole-v1"], "agent must be one of dqn, c51, s51, u51, l51, qr, hl_gauss, got 's52'"),
         (["s51", ""], "env must be the name of an environment, got ''"),
         (["s51", "NoSuchGame-v0"], "got 'NoSuchGame-v0'"),
         (["s51", "ALE/Pnog-v5"], "did you mean 'pong'"),

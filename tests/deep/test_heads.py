@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import gram_by_definition
-from scipy import stats
+from scipy import optimize, stats
 
 from cramerl import Support, cramer_distance_sq
 from cramerl.cramer import cramer_gram, unit_mass_basis
@@ -26,13 +26,16 @@ VARIANTS = {
     "dqn-squared": ("dqn", {"dqn_loss": "squared"}),
     "c51": ("c51", {}),
     **S51_VARIANTS,
+    "s51-rearranged": ("s51", {"next_distribution": "rearranged"}),
     "u51": ("u51", {}),
+    "u51-nearest": ("u51", {"next_distribution": "nearest"}),
+    "l51": ("l51", {}),
     "qr": ("qr", {}),
     "hl_gauss": ("hl_gauss", {}),
 }
 SKEWED = {"num_atoms": 11, "v_min": -2.0, "v_max": 30.0}
 CASES = {case: make_head(name, **SKEWED, **options) for case, (name, options) in VARIANTS.items()}
-CASES |= {"s51-51": make_head("s51"), "u51-51": make_head("u51")}
+CASES |= {"s51-51": make_head("s51"), "u51-51": make_head("u51"), "l51-51": make_head("l51")}
 
 every_head = pytest.mark.parametrize("case", CASES)
 every_variant = pytest.mark.parametrize("case", VARIANTS)
@@ -109,6 +112,39 @@ def loop_cosines(k, outputs):
     return masses
 
 
+def loop_heights(outputs):
+    """L51's heights: the logistic function of each output, moved so that zero is a uniform CDF."""
+    k = len(outputs) + 1
+    return [1 / (1 + (k - i) / i * math.exp(-output)) for i, output in enumerate(outputs, start=1)]
+
+
+def loop_rearranged(masses):
+    """Masses whose CDF has the same heights, sorted and cut to [0, 1]."""
+    heights = sorted(min(max(height, 0.0), 1.0) for height in itertools.accumulate(masses[:-1]))
+    return np.diff([0, *heights, 1])
+
+
+def quadratic_programme(masses):
+    """The distribution nearest in Cramér distance on unit-spaced atoms, by a solver."""
+    gram, k = gram_by_definition(unit_spaced(len(masses)), 0), len(masses)
+    found = optimize.minimize(
+        lambda p: (p - masses) @ gram @ (p - masses),
+        np.full(k, 1 / k),
+        jac=lambda p: 2 * gram @ (p - masses),
+        bounds=[(0, 1)] * k,
+        constraints={"type": "eq", "fun": lambda p: p.sum() - 1, "jac": np.ones_like},
+        method="SLSQP",
+        options={"ftol": 1e-16, "maxiter": 500},
+    )
+    return found.x
+
+
+def twin_next(head, masses):
+    """What is backed up."""
+    kind = getattr(head, "next_distribution", "signed")
+    return {"signed": lambda x: x, "rearranged": loop_rearranged, "nearest": quadratic_programme}[kind](masses)
+
+
 def twin_distribution(head, outputs):
     """Atoms and masses of one example, of total one."""
     name, n = name_of(head), len(outputs)
@@ -117,6 +153,8 @@ def twin_distribution(head, outputs):
     if name == "s51":
         return head.support.atoms, put_right(outputs)
     masses = loop_cosines(n + 1, outputs) if name == "u51" else softmax(outputs)
+    if name == "l51":
+        masses = np.diff([0, *loop_heights(outputs), 1])
     return head.support.atoms, masses
 
 
@@ -129,9 +167,9 @@ def twin_target(head, reward, discount, outputs):
         return np.array([reward + discount * place for place in outputs])
     if name == "hl_gauss":
         return loop_histogram(z, reward + discount * sum(z * masses))
-    if name == "s51" and head.normalisation == "after":
+    if name == "s51" and head.normalisation == "after" and head.next_distribution == "signed":
         return put_right(loop_backup(z, reward, discount, outputs))
-    return loop_backup(z, reward, discount, masses)
+    return loop_backup(z, reward, discount, twin_next(head, masses))
 
 
 def huber(x):
@@ -148,6 +186,9 @@ def twin_loss(head, outputs, target):
     if name == "u51":
         off = loop_cosines(n + 1, outputs) - loop_cosines(n + 1, target)
         return off @ gram_by_definition(unit_spaced(n + 1), 0) @ off
+    if name == "l51":
+        pairs = zip(loop_heights(outputs), itertools.accumulate(target[:-1]), strict=True)
+        return -sum(y * math.log(x) + (1 - y) * math.log(1 - x) for x, y in pairs)
     if name == "s51":
         off, weight = outputs - target, 10 / n if head.mass_penalty_scale == "orthonormal" else 10
         return off @ gram_by_definition(unit_spaced(n), 0) @ off + weight * (outputs.sum() - 1) ** 2
@@ -177,11 +218,12 @@ def test_shapes_and_float32(case, leading, rng):
         return jnp.sum(head.loss(outputs, target))
 
     atoms, masses, values, losses, gradient, target = jax.eval_shape(all_of_it, rewards, discounts, outputs)
-    num_atoms = head.num_outputs + (name_of(head) == "u51")
+    num_atoms = head.num_outputs + (name_of(head) in ("u51", "l51"))
     assert atoms.shape == masses.shape == (*leading, num_atoms)
     assert values.shape == losses.shape == leading
     assert gradient.shape == outputs.shape
-    assert target.shape == (leading if name_of(head) == "dqn" else outputs.shape)
+    target_size = num_atoms if name_of(head) == "l51" else head.num_outputs
+    assert target.shape == (leading if name_of(head) == "dqn" else (*leading, target_size))
     for array in (atoms, masses, values, losses, gradient, target):
         assert array.dtype == jnp.float32
     assert head.support is None or head.support.num_atoms == num_atoms
@@ -313,6 +355,8 @@ def test_gradient_is_zero_at_the_target_and_the_loss_least(case, rng, x64):
         best = target = put_right(best)
     elif name_of(head) in ("c51", "hl_gauss"):
         target = softmax(best)
+    elif name_of(head) == "l51":
+        target = np.diff([0, *loop_heights(best), 1])
     aside = np.linspace(0, 1, ROWS)[:, None] * rng.normal(size=n)
     gradients, losses = gradients_and_losses(case, best + aside, np.array([target] * ROWS))
     np.testing.assert_allclose(gradients[0], 0, atol=1e-12)
@@ -369,7 +413,7 @@ def test_learns_the_distribution_of_a_final_reward(case):
         np.testing.assert_allclose(atoms[i] if head.support is None else masses[i], expected, atol=5e-3)
 
 
-@pytest.mark.parametrize("case", ["c51", *S51_VARIANTS, "u51"])
+@pytest.mark.parametrize("case", ["c51", *S51_VARIANTS, "s51-rearranged", "u51", "u51-nearest", "l51"])
 def test_learns_the_distribution_of_a_coin(case):
     head, outputs = learned(case)
     np.testing.assert_allclose(np.asarray(head.distribution(outputs)[1])[2], [0, 0, 0, 0.5, 0.5] + [0] * 7, atol=2e-3)
@@ -459,11 +503,52 @@ def test_s51_values_of_a_centred_support_are_the_means_of_the_outputs(rng, x64):
     np.testing.assert_allclose(backed_up("s51-51", *batch)[2], means, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("case", ["l51", "l51-51"])
+def test_l51_gradient_is_the_error_of_the_heights_and_its_sum_that_of_the_mean(case, rng, x64):
+    head = CASES[case]
+    targets = backed_up(case, *transitions(head, rng, ROWS))[0]
+    outputs = 3 * rng.normal(size=(ROWS, head.num_outputs))
+    gradients, _ = gradients_and_losses(case, outputs, targets)
+    heights = np.array([loop_heights(row) for row in outputs])
+    np.testing.assert_allclose(gradients, heights - np.cumsum(targets, axis=-1)[:, :-1], atol=1e-12)
+    assert np.abs(gradients).max() <= 1
+    error = targets @ head.support.atoms - np.asarray(head.values(outputs))
+    np.testing.assert_allclose(gradients.sum(axis=-1) * head.support.spacings[0], error, atol=1e-9)
+
+
+def test_l51_is_bounded_whatever_the_outputs(rng, x64):
+    """Values stay on the support, and a target's heights in [0, 1], also where the heights of the next state fall."""
+    head = CASES["l51"]
+    rewards, discounts, _ = transitions(head, rng, ROWS)
+    outputs = jnp.asarray(rng.normal(size=(ROWS, 10)) * 10.0 ** rng.uniform(-1, 3, (ROWS, 1)))
+    targets, (_, masses), values = backed_up("l51", rewards, discounts, outputs)
+    assert masses.min() < -0.5, "the heights must fall somewhere"
+    assert head.support.v_min <= values.min() <= values.max() <= head.support.v_max
+    heights = np.cumsum(targets, axis=-1)
+    assert -1e-12 <= heights.min() <= heights.max() <= 1 + 1e-12
+
+
+def test_l51_starts_at_the_uniform_distribution():
+    np.testing.assert_allclose(make_head("l51").distribution(jnp.zeros(50))[1], np.full(51, 1 / 51), atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["s51", "u51"])
+@pytest.mark.parametrize("kind", ["rearranged", "nearest"])
+def test_targets_made_from_distributions_are_distributions(name, kind, rng, x64):
+    head = make_head(name, **SKEWED, next_distribution=kind)
+    rewards, discounts, outputs = transitions(head, rng, ROWS)
+    masses = head.distribution(head.target(rewards, discounts, outputs))[1]
+    assert masses.min() > -1e-12
+    np.testing.assert_allclose(masses.sum(axis=-1), 1, atol=1e-12)
+    signed = make_head(name, **SKEWED).target(rewards, discounts, outputs)
+    assert np.asarray(head.distribution(signed)[1]).min() < -0.1, "the signed target is no distribution"
+
+
 # Building, size.
 
 
 def test_unknown_head():
-    with pytest.raises(ValueError, match=r"agent must be one of .*dqn.*c51.*s51.*u51.*qr.*hl_gauss.*, got 'C51'"):
+    with pytest.raises(ValueError, match=r"agent must be one of .*dqn.*c51.*s51.*u51.*l51.*qr.*hl_gauss.*, got 'C51'"):
         make_head("C51")
 
 
@@ -487,7 +572,7 @@ USED = {
 def test_make_head_uses_its_options_and_leaves_the_others(name):
     head = make_head(name, **SKEWED, **OPTIONS)
     assert type(head) is HEADS[name]
-    assert head.num_outputs == {"dqn": 1, "u51": 10}.get(name, 11)
+    assert head.num_outputs == {"dqn": 1, "u51": 10, "l51": 10}.get(name, 11)
     assert {option for option in OPTIONS if hasattr(head, option)} == set(USED.get(name, []))
     for option in USED.get(name, []):
         assert getattr(head, option) == OPTIONS[option]
@@ -514,7 +599,7 @@ def test_published_defaults():
 
 @pytest.mark.parametrize("name", HEADS)
 def test_a_head_is_short(name):
-    assert len(inspect.getsource(HEADS[name]).splitlines()) < 60
+    assert len(inspect.getsource(HEADS[name]).splitlines()) < 65
 
 
 def test_u51_base_distribution_is_where_learning_starts_and_nothing_else(rng, x64):

@@ -461,11 +461,12 @@ def test_the_papers_normalisation_has_the_same_answer_with_the_constant_in_the_s
 
 
 @pytest.mark.usefixtures("loose")
-def test_the_tabular_distribution_of_c51_is_the_projected_one():
+@pytest.mark.parametrize("name", ["c51", "l51"])
+def test_the_tabular_distribution_is_the_projected_one(name):
     # Returns lie in [-10, 10], so nothing clips. Cross-entropy is smallest at the target, as is the Cramér distance.
-    head = make_head("c51", num_atoms=21, v_min=-10.0, v_max=10.0)
+    head = make_head(name, num_atoms=21, v_min=-10.0, v_max=10.0)
     rates = 0.3 * 10.0 ** (-3 * np.arange(1000) / 1000)
     found = learned_masses(head, linear.tabular(5), make_optimiser("adam", 1e-8), rates)
     exact = linear.evaluate(WALK, linear.tabular(5), head.support).masses
     np.testing.assert_allclose(exact, WALK.true_returns(head.support), rtol=0, atol=1e-10)
-    np.testing.assert_allclose(found, exact, rtol=0, atol=3e-5)  # reached: 6e-6
+    np.testing.assert_allclose(found, exact, rtol=0, atol=3e-5)  # reached: 6e-6 (c51)

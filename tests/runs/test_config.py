@@ -153,7 +153,7 @@ def test_changes_come_last():
             ("fast", "s51", "pong"),
             "preset must be one of paper, icml, machado, dqn-nature, minatar, classic, smoke, got",
         ),
-        (("paper", "s52", "pong"), "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got 's52'"),
+        (("paper", "s52", "pong"), "agent must be one of dqn, c51, s51, u51, l51, qr, hl_gauss, got 's52'"),
         ((None, "s51", ""), "env must be the name of an environment, got ''"),
         ((None, "s51", None), "env must be the name of an environment, got None"),
     ],
@@ -176,10 +176,10 @@ def _ignored(name: str, meant: str, agent: str) -> str:
     ("agent", "name", "value", "meant"),
     [
         ("dqn", "mean_weight", 0.1, "s51, u51"),
-        ("dqn", "num_atoms", 51, "c51, s51, u51, qr, hl_gauss"),  # the default too: it says something that is not so
+        ("dqn", "num_atoms", 51, "c51, s51, u51, l51, qr, hl_gauss"),  # the default too: it says something that is not so
         ("dqn", "base_distribution", "zero", "u51"),
         ("c51", "mass_penalty", 1.0, "s51"),
-        ("qr", "v_max", 5.0, "c51, s51, u51, hl_gauss"),
+        ("qr", "v_max", 5.0, "c51, s51, u51, l51, hl_gauss"),
         ("s51", "dqn_loss", "squared", "dqn"),
     ],
 )
@@ -220,8 +220,8 @@ def test_an_agent_has_the_settings_that_its_head_reads():
 
 
 BAD = [
-    ("agent", "s52", "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got 's52'"),
-    ("agent", None, "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got None"),
+    ("agent", "s52", "agent must be one of dqn, c51, s51, u51, l51, qr, hl_gauss, got 's52'"),
+    ("agent", None, "agent must be one of dqn, c51, s51, u51, l51, qr, hl_gauss, got None"),
     ("env", 3, "env must be text, got 3"),
     ("tensorboard", 1, "tensorboard must be true or false, got 1"),
     ("double_q", "true", "double_q must be true or false, got 'true'"),

@@ -194,7 +194,7 @@ def test_killed_stopped_and_continued_is_as_if_nothing_had_happened(sweep_comman
     ("words", "sentence"),
     [
         ([], "the following arguments are required: --agents, --envs, --seeds"),
-        (["--agents", "s52"], "agent must be one of dqn, c51, s51, u51, qr, hl_gauss, got 's52'"),
+        (["--agents", "s52"], "agent must be one of dqn, c51, s51, u51, l51, qr, hl_gauss, got 's52'"),
         (["--agents", "s51,"], "--agents must be names separated by commas, got 's51,'"),
         (["--envs", "ALE/Pnog-v5"], "got 'ALE/Pnog-v5'; did you mean 'pong'?"),
         (["--seeds", "9-0"], "such as 0-9 or 0,2,5-7, got '9-0'"),

@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     add = parser.add_argument
     add("out", type=Path, metavar="OUT", help="folder of the sweep, new or of an earlier one")
-    add("--agents", required=True, metavar="LIST", help="separated by commas, such as dqn,c51,s51,u51,qr,hl_gauss")
+    add("--agents", required=True, metavar="LIST", help="separated by commas, such as dqn,c51,s51,u51,l51,qr,hl_gauss")
     add("--envs", required=True, metavar="LIST", help="environments, separated by commas; names as for cramerl train")
     add("--seeds", required=True, metavar="RANGE", help="such as 0-9 or 0,2,5-7")
     add("--preset", metavar="NAME", help="settings to start from (default: fits each environment)")

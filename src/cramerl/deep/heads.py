@@ -8,7 +8,7 @@ the last axis and broadcast over the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +18,21 @@ from cramerl._checks import require_choice
 from cramerl.cramer import UnitMassBasis, unit_mass_basis
 from cramerl.losses import (
     categorical_cross_entropy,
+    cdf_cross_entropy,
     cramer_loss,
     hl_gauss_targets,
+    masses_of_cdf_logits,
     quantile_huber,
     td_huber,
     td_squared,
 )
-from cramerl.measures import with_unit_mass
+from cramerl.measures import nearest_distribution, rearranged_distribution, with_unit_mass
 from cramerl.projections import backup, project
 from cramerl.supports import Support
 
 Array = jax.Array
+NextDistribution = Literal["signed", "rearranged", "nearest"]
+_NEXT_DISTRIBUTIONS = {"rearranged": rearranged_distribution, "nearest": nearest_distribution}
 
 
 class Head(Protocol):
@@ -45,7 +49,7 @@ class Head(Protocol):
         ...
 
     def distribution(self, outputs: Array) -> tuple[Array, Array]:
-        """Atoms and masses (..., K) of the distribution of the return; masses may be negative (s51, u51)."""
+        """Atoms and masses (..., K) of the distribution of the return; masses may be negative (s51, u51, l51)."""
         ...
 
     def values(self, outputs: Array) -> Array:
@@ -130,7 +134,7 @@ class S51:
     The loss is taken on unit-spaced atoms whatever the support, so that the paper's penalty and step size keep their
     meaning. ``normalisation`` says when unit mass is restored: after the backup (the paper's,
     :math:`y = \Pi M_r q + u`) or before it (:math:`y = M_r(q + (1 - 1^\top q)u)`), which always converges.
-    ``mean_weight`` is not in the paper; see :class:`U51`.
+    ``mean_weight`` and ``next_distribution`` are not in the paper; see :class:`U51`.
     """
 
     support: Support
@@ -138,10 +142,12 @@ class S51:
     mass_penalty_scale: Literal["orthonormal", "total"] = "orthonormal"
     normalisation: Literal["after", "before"] = "after"
     mean_weight: float = 0.0
+    next_distribution: NextDistribution = "signed"
 
     def __post_init__(self) -> None:
         require_choice("mass_penalty_scale", self.mass_penalty_scale, ("orthonormal", "total"))
         require_choice("normalisation", self.normalisation, ("after", "before"))
+        require_choice("next_distribution", self.next_distribution, get_args(NextDistribution))
 
     @property
     def num_outputs(self) -> int:
@@ -158,6 +164,7 @@ class S51:
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
         """Projected r + gamma Z of total mass one."""
+        next_outputs = _as_next(self.next_distribution, self.support, next_outputs)
         if self.normalisation == "before":
             return backup(self.support, rewards, discounts, with_unit_mass(self.support, next_outputs))
         return with_unit_mass(self.support, backup(self.support, rewards, discounts, next_outputs))
@@ -177,15 +184,18 @@ class U51:
 
     ``base_distribution`` is b: uniform on the support, or a return of zero. The loss does not depend on it, but
     learning starts there. ``mean_weight`` adds the squared error of the mean, in spacings, to the loss, because actions
-    are compared by their means.
+    are compared by their means. ``next_distribution`` says what is backed up: the next state's signed masses as they
+    are, or a proper distribution made from them, with which predictions cannot run away beyond the support.
     """
 
     support: Support
     base_distribution: Literal["uniform", "zero"] = "uniform"
     mean_weight: float = 0.0
+    next_distribution: NextDistribution = "signed"
 
     def __post_init__(self) -> None:
         require_choice("base_distribution", self.base_distribution, ("uniform", "zero"))
+        require_choice("next_distribution", self.next_distribution, get_args(NextDistribution))
 
     @property
     def num_outputs(self) -> int:
@@ -204,7 +214,8 @@ class U51:
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
         """Outputs of the projected r + gamma Z."""
-        projected = backup(self.support, rewards, discounts, self.distribution(next_outputs)[1])
+        masses = _as_next(self.next_distribution, self.support, self.distribution(next_outputs)[1])
+        projected = backup(self.support, rewards, discounts, masses)
         return self._basis.outputs(projected) - _row(self._base_outputs, next_outputs)
 
     def loss(self, outputs: Array, target: Array) -> Array:
@@ -227,6 +238,46 @@ class U51:
         """The outputs that turn the uniform distribution into the base distribution."""
         zero = project(self.support, np.zeros(1), np.ones(1))
         return np.asarray(self._basis.outputs(zero)) * (self.base_distribution == "zero")
+
+
+@dataclass(frozen=True)
+class L51:
+    r"""Ours: the heights of the CDF through a logistic, learned by binary cross-entropy.
+
+    :math:`F_i = \sigma(o_i + \mathrm{logit}(i/K))` for :math:`i = 1, \dots, K - 1`, so that outputs of zero are the
+    uniform distribution. Unit mass by construction; heights need not rise, so masses may be negative, but every height
+    and therefore every mean is bounded. Cramér's distance is the sum of the squared errors of the heights; this loss is
+    the sum of their cross-entropies, with the same best answer and a gradient bounded by one.
+    """
+
+    support: Support
+
+    @property
+    def num_outputs(self) -> int:
+        """One height for each atom but the last, where the CDF is one."""
+        return self.support.num_atoms - 1
+
+    def distribution(self, outputs: Array) -> tuple[Array, Array]:
+        """Differences of the heights."""
+        masses = masses_of_cdf_logits(self._logits(outputs))
+        return _atoms(self.support, masses), masses
+
+    def values(self, outputs: Array) -> Array:
+        """Mean of the distribution: the largest return less the area under the CDF."""
+        heights = jax.nn.sigmoid(self._logits(outputs))
+        return self.support.v_max - heights @ _constant(self.support.spacings, outputs)
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """Projected r + gamma Z, masses."""
+        return backup(self.support, rewards, discounts, self.distribution(next_outputs)[1])
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Binary cross-entropy of each height, summed."""
+        return cdf_cross_entropy(target, self._logits(outputs))
+
+    def _logits(self, outputs: Array) -> Array:
+        uniform = np.arange(1, self.support.num_atoms) / self.support.num_atoms
+        return outputs + _row(np.log(uniform / (1 - uniform)), outputs)
 
 
 @dataclass(frozen=True)
@@ -274,14 +325,22 @@ class HLGauss(_Softmax):
         return hl_gauss_targets(self.support, values, self.sigma_spacings * float(self.support.spacings.mean()))
 
 
-HEADS: dict[str, type] = {"dqn": DQN, "c51": C51, "s51": S51, "u51": U51, "qr": QR, "hl_gauss": HLGauss}
+HEADS: dict[str, type] = {
+    "dqn": DQN,
+    "c51": C51,
+    "s51": S51,
+    "u51": U51,
+    "l51": L51,
+    "qr": QR,
+    "hl_gauss": HLGauss,
+}
 
 
 def make_head(name: str, *, num_atoms: int = 51, v_min: float = -10.0, v_max: float = 10.0, **options: Any) -> Head:
     """Build a head by name; options that it does not have are ignored.
 
     Args:
-        name: dqn, c51, s51, u51, qr or hl_gauss.
+        name: dqn, c51, s51, u51, l51, qr or hl_gauss.
         num_atoms: atoms of the support, or quantiles.
         v_min: smallest return of the support.
         v_max: largest return of the support.
@@ -293,6 +352,10 @@ def make_head(name: str, *, num_atoms: int = 51, v_min: float = -10.0, v_max: fl
     if name not in ("dqn", "qr"):
         given["support"] = Support.uniform(v_min, v_max, num_atoms)
     return HEADS[name](**{key: value for key, value in given.items() if key in known})
+
+
+def _as_next(kind: NextDistribution, support: Support, masses: Array) -> Array:
+    return masses if kind == "signed" else _NEXT_DISTRIBUTIONS[kind](support, masses)
 
 
 def _unit_spaced(num_atoms: int) -> Support:

@@ -59,7 +59,7 @@ def _pairs(best: BestGroups, games: Sequence[str], series: Sequence[Series]) -> 
     If an agent has no plain form on a game, each variant is compared with the earlier ones that differ least from it.
     """
     agents = list(dict.fromkeys(one.agent for one in series))
-    wanted = [("u51", "s51")]
+    wanted = [("u51", "s51"), ("l51", "s51")]
     for other in ("dqn", "c51"):
         wanted += [(one, other) for one in agents if one not in ("dqn", other)]
     for first, second in [*wanted, *((one, one) for one in agents)]:

@@ -20,7 +20,7 @@ from cramerl.report.figures import Figure
 from cramerl.runs.folder import load_group
 from cramerl.watch.recording import Recording, read_evaluation
 
-_SIGNED = ("s51", "u51")  # agents whose masses may be negative
+_SIGNED = ("s51", "u51", "l51")  # agents whose masses may be negative
 _MOST_STEPS = 200  # that an agent plays
 _NO_WEIGHTS = "their weights were not kept"
 

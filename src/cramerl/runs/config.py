@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 import numpy as np
 
-AGENTS = ("dqn", "c51", "s51", "u51", "qr", "hl_gauss")
-_WITH_ATOMS = ("c51", "s51", "u51", "hl_gauss")
+AGENTS = ("dqn", "c51", "s51", "u51", "l51", "qr", "hl_gauss")
+_WITH_ATOMS = ("c51", "s51", "u51", "l51", "hl_gauss")
 _LARGEST = 2**31 - 1
 _MOST_SEEDS = 10_000
 _RENAMED = {"base_law": "base_distribution"}  # names of settings in runs of earlier versions
@@ -76,8 +76,8 @@ class TrainConfig:
         0.99
     """
 
-    agent: Literal["dqn", "c51", "s51", "u51", "qr", "hl_gauss"] = _run(
-        "s51", text="dqn, c51, s51 (the paper's), u51 (ours), qr (QR-DQN) or hl_gauss", role="subject"
+    agent: Literal["dqn", "c51", "s51", "u51", "l51", "qr", "hl_gauss"] = _run(
+        "s51", text="dqn, c51, s51 (the paper's), u51 and l51 (ours), qr (QR-DQN) or hl_gauss", role="subject"
     )
     env: str = _run(
         "Breakout-MinAtar",
@@ -188,6 +188,12 @@ class TrainConfig:
         0.0,
         text="s51, u51: weight of the squared error of the mean, in spacings, beside the Cramér loss",
         low=0,
+        agents=("s51", "u51"),
+        scoring="variant",
+    )
+    next_distribution: Literal["signed", "rearranged", "nearest"] = _head(
+        "signed",
+        text="s51, u51: back up the next signed masses, or the distribution made by sorting their CDF or nearest to it",
         agents=("s51", "u51"),
         scoring="variant",
     )

@@ -33,6 +33,7 @@ _ATARI_AGENTS = {
     "c51": _ADAM_C51,
     "s51": _ADAM_S51,
     "u51": _ADAM_U51,
+    "l51": _ADAM_C51,
     "qr": _ADAM_QR,
     "hl_gauss": _ADAM_DQN,
     "dqn": _RMSPROP_DQN,
@@ -49,13 +50,14 @@ _MINATAR = {
     "exploration_decay_steps": 100_000,
     "optimiser_epsilon": 3.125e-5,
 }
-# Rates that did best over four games in results/minatar-rates, and u51 as in results/minatar-means; hl_gauss as c51.
-# tests/evidence/test_results.py repeats the choice.
+# Rates that did best over four games in results/minatar-rates, and u51 as in results/minatar-means; l51 and hl_gauss as
+# c51. tests/evidence/test_results.py repeats the choice.
 _MINATAR_AGENTS: dict[str, dict[str, Any]] = {
     "dqn": {"learning_rate": 1e-4},
     "c51": {"learning_rate": 3e-4},
     "s51": {"learning_rate": 3e-5},
     "u51": {"learning_rate": 1e-4, "base_distribution": "zero", "mean_weight": 0.1},
+    "l51": {"learning_rate": 3e-4},
     "qr": {"learning_rate": 3e-4},
     "hl_gauss": {"learning_rate": 3e-4},
 }
@@ -76,7 +78,7 @@ _CLASSIC = {
     "v_min": 0.0,
     "v_max": 100.0,
 }
-_CLASSIC_RATES = {"dqn": 1e-3, "c51": 3e-4, "s51": 5e-4, "u51": 1e-3, "qr": 1e-3, "hl_gauss": 3e-4}
+_CLASSIC_RATES = {"dqn": 1e-3, "c51": 3e-4, "s51": 5e-4, "u51": 1e-3, "l51": 3e-4, "qr": 1e-3, "hl_gauss": 3e-4}
 _SMOKE = {
     "steps": 2_000,
     "num_envs": 4,
@@ -106,7 +108,7 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
 
     Args:
         name: one of `PRESETS`, or None for the one that fits the environment.
-        agent: dqn, c51, s51, u51, qr or hl_gauss.
+        agent: dqn, c51, s51, u51, l51, qr or hl_gauss.
         env: see `TrainConfig.env`.
         changes: settings that replace the preset's; one that the agent or the environment does not use is an error.
 
