@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -42,6 +42,12 @@ def number_in(allowed: str, accept: Callable[[float], bool]) -> Callable[[str], 
 probability = number_in("in [0, 1]", lambda value: 0 <= value <= 1)
 positive_fraction = number_in("in (0, 1]", lambda value: 0 < value <= 1)
 minutes = number_in("> 0", lambda value: 0 < value < 1e6)
+
+
+def given_flags(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Which of these flags, which have no default, were given."""
+    given = [name for name in names if getattr(options, name) is not None and getattr(options, name) is not False]
+    return [f"--{name.replace('_', '-')}" for name in given]
 
 
 def add_lane_flag(parser: argparse.ArgumentParser) -> None:

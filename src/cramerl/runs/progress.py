@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from cramerl.runs.trainer import OnProgress, Status
+if TYPE_CHECKING:
+    from cramerl.runs.trainer import OnProgress, Status
 
 _WINDOW_SECONDS = 300.0  # over which speeds are averaged
 

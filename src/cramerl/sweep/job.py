@@ -133,10 +133,3 @@ def child_environment(environment: Mapping[str, str], slots: float) -> dict[str,
     if slots <= 1 or any(name in environment for name in _MEMORY):
         return dict(environment)
     return {**environment, _MEMORY[0]: f"{_MEMORY_FRACTION / slots:.3f}"}
-
-
-def close_input(process: subprocess.Popen[bytes]) -> None:
-    """Close our end of a child's standard input, after it has ended."""
-    if process.stdin is not None:
-        with suppress(OSError):
-            process.stdin.close()

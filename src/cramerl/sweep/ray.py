@@ -23,7 +23,6 @@ from cramerl.sweep.job import (
     Ended,
     JobFile,
     child_environment,
-    close_input,
     judge,
     last_line,
     start_child,
@@ -197,7 +196,7 @@ def run_task(settings: TaskSettings, job: Job) -> tuple[int, str]:
             except KeyboardInterrupt:
                 stopping = True
                 process.send_signal(stop_signal(job))
-        close_input(process)
+        process.communicate()  # closes its input
         if not stopping and status in (STOPPED, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM):
             raise JobLost(f"its process was ended by something else, status {status}")
         return status, last_line(file.log)
