@@ -6,11 +6,10 @@ The folder of a job is the truth about it: a sweep that is started again inspect
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from cramerl.runs.folder import (
     WEIGHT_NORMS,
     RunFolder,
     load_group,
+    lock_folder,
     read_object,
 )
 from cramerl.runs.group import DIVERGED, RunGroup
@@ -206,19 +206,11 @@ def clear_folder(path: Path) -> None:
             shutil.rmtree(path)
 
 
-@contextmanager
-def locked(out: Path) -> Iterator[int]:
+def locked(out: Path) -> AbstractContextManager[int]:
     """Keep other sweeps out of a folder. Children that inherit the descriptor keep the lock too."""
     require_folder(out)
     out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ValueError(
-                f"another sweep is running in {out}, or its last runs are stopping; wait for it"
-            ) from error
-        yield file.fileno()
+    return lock_folder(out, f"another sweep is running in {out}, or its last runs are stopping; wait for it")
 
 
 def read_record(out: Path) -> dict[str, Any]:
