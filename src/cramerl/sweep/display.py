@@ -35,16 +35,12 @@ def sweep_display(
     steps: dict[str, int] = {}  # that this sweep has done, by folder, summed over the runs of a job
     looked = clock() - _LOOK_SECONDS
 
-    def say_once(text: str) -> None:
-        if text not in said:
-            said.add(text)
-            bars.say(text)
-
     def on_progress(state: State) -> None:
         nonlocal looked
         with suppress(OSError, ValueError):
-            for text in _events(state):
-                say_once(text)
+            for text in [text for text in _events(state) if text not in said]:
+                said.add(text)
+                bars.say(text)
             if clock() - looked >= _LOOK_SECONDS or not state.running:
                 looked = clock()
                 _show(bars, state, out, done_before, steps)
