@@ -11,7 +11,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from cramerl._files import write_text, write_whole
+from cramerl._files import write_json, write_text, write_whole
 from cramerl.deep.agent import Agent
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.envs.base import EnvSpec, spec_from_json
@@ -66,9 +66,7 @@ def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Pat
     data = safetensors.numpy.save(weights, metadata=record)
     card = _card(config, spec, weights, _result(Path(run), config))  # before anything is written
     written = [write_whole(out / EXPORTED_WEIGHTS, lambda temporary: temporary.write_bytes(data))]
-    written.append(write_text(out / CONFIG, json.dumps(config.to_json(), indent=2) + "\n"))
-    written.append(write_text(out / CARD, card))
-    return written
+    return [*written, write_json(out / CONFIG, config.to_json()), write_text(out / CARD, card)]
 
 
 def _read(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:

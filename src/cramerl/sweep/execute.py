@@ -78,14 +78,13 @@ def execute(
         clock: seconds.
     """
     waiting, state = deque(jobs), State([], {}, [], [], False)
-    requests, killed = 0, False
+    requests = 0
     try:
         while state.running or (waiting and not state.stopping):
             if not state.stopping and (stop_requests() or (deadline is not None and clock() >= deadline)):
                 state, requests = state._replace(stopping=True), stop_requests()
                 executor.stop()
-            if state.stopping and stop_requests() > requests and not killed:
-                killed = True
+            if state.stopping and stop_requests() > requests:
                 executor.kill()
             ended = []
             while waiting and not state.stopping and len(state.running) < slots():

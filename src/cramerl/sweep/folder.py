@@ -27,7 +27,7 @@ from cramerl.runs.folder import (
     lock_folder,
     read_object,
 )
-from cramerl.runs.group import DIVERGED, RunGroup
+from cramerl.runs.group import RunGroup
 from cramerl.sweep.plan import (
     AXES,
     Identity,
@@ -81,12 +81,6 @@ class Plan(NamedTuple):
     varied: dict[str, tuple[Any, ...]]
 
 
-def require_folder(out: Path) -> None:
-    """Raise ValueError if ``out`` exists and is not a folder."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"OUT must be a folder, {out} is a file")
-
-
 def log_file(out: Path, folder: str) -> Path:
     """Where the output of a job's process goes."""
     return out / LOGS / f"{folder}.log"
@@ -94,8 +88,9 @@ def log_file(out: Path, folder: str) -> Path:
 
 def find_runs(out: Path) -> list[RunState]:
     """All runs in the folder of a sweep, whoever made them."""
-    require_folder(Path(out))
-    folders = [path.parent for path in sorted(Path(out).glob(f"*/*/{CONFIG}"))]
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"OUT must be a folder, {out} is a file")
+    folders = [path.parent for path in sorted(out.glob(f"*/*/{CONFIG}"))]
     return [inspect_run(folder)._replace(folder=folder.relative_to(out).as_posix()) for folder in folders]
 
 
@@ -106,11 +101,7 @@ def inspect_run(folder: Path) -> RunState:
     step = max((row["step"] for row in rows), default=0)
     last = [row for row in rows if row["step"] == step]
     lines = sum("charts/epsilon" in row for row in last)
-    diverged: list[int] = []
-    if lines < len(group) > 1 and (folder / METRICS).exists():
-        with (folder / METRICS).open(encoding="utf-8", errors="replace") as log:
-            found = [json.loads(line) for line in log if f'"{DIVERGED}": true' in line and line.endswith("\n")]
-        diverged = group.diverged(found)
+    diverged = group.diverged(RunFolder(folder).metrics()) if lines < len(group) > 1 else []
     config = group.first
     evaluated = not config.eval_episodes or 0 in diverged or any("eval/episodic_return" in row for row in last)
     at_end = step >= config.steps or len(diverged) == len(group)
@@ -132,7 +123,7 @@ def make_plan(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
         out: folder of the sweep; need not exist.
         stored: folders of jobs that have a checkpoint in a storage.
     """
-    out, runs = Path(out), wanted_runs(sweep)
+    runs = wanted_runs(sweep)
     found = [run._replace(has_checkpoint=run.has_checkpoint or run.folder in stored) for run in find_runs(out)]
     axes = {name: tuple(values) for name, values in read_record(out)["axes"].items()} | sweep.varied
     if sweep.allow_variants:
@@ -208,7 +199,6 @@ def clear_folder(path: Path) -> None:
 
 def locked(out: Path) -> AbstractContextManager[int]:
     """Keep other sweeps out of a folder. Children that inherit the descriptor keep the lock too."""
-    require_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     return lock_folder(out, f"another sweep is running in {out}, or its last runs are stopping; wait for it")
 
@@ -278,12 +268,8 @@ def _last_rows(file: Path, lines: int) -> list[dict[str, Any]]:
         start = max(0, size - lines * _ROW_BYTES)
         log.seek(start)
         text = log.read().decode(errors="replace")
-    rows = []
-    for line in text.split("\n")[1 if start else 0 : -1]:
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{file} holds a line that is not JSON: {error}") from error
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
-            rows.append(row)
-    return rows
+    try:
+        rows = [json.loads(line) for line in text.split("\n")[1 if start else 0 : -1]]
+    except ValueError as error:
+        raise ValueError(f"{file} holds a line that is not JSON: {error}") from error
+    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
