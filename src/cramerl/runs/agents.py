@@ -71,11 +71,7 @@ def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Pat
 
 def _read(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
     """Settings, environment and weights of one run."""
-    if not (path / EXPORTED_WEIGHTS).is_file():
-        return _read_run(path, lane)
-    if lane != 0:
-        raise ValueError(f"lane must be 0 for an export, which holds one agent, got {lane!r}")
-    return _read_export(path)
+    return _read_export(path, lane) if (path / EXPORTED_WEIGHTS).is_file() else _read_run(path, lane)
 
 
 def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
@@ -96,7 +92,9 @@ def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np
     return config, folder.spec, weights
 
 
-def _read_export(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+def _read_export(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+    if lane != 0:
+        raise ValueError(f"lane must be 0 for an export, which holds one agent, got {lane!r}")
     file = path / EXPORTED_WEIGHTS
     try:
         with safetensors.safe_open(file, framework="numpy") as tensors:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 CONFIG, SPEC, VERSIONS, WEIGHT_NORMS = "config.json", "environment.json", "versions.json", "weights.json"
 EXPORTED_WEIGHTS = "model.safetensors"
+RUN_FILES = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, WEIGHT_NORMS, "checkpoints", "tensorboard", ".lock"}
+"""All that training writes into a folder."""
 _LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "gymnax", "ale-py", "gymnasium", "safetensors")
 
 
@@ -55,7 +57,6 @@ class RunFolder:
             raise ValueError(
                 f"out must be a new or empty folder, {path} exists and is not empty; to continue it: cramerl resume"
             )
-        path.mkdir(parents=True, exist_ok=True)
         write_json(path / VERSIONS, versions())
         write_json(path / SPEC, spec._asdict())
         write_json(path / CONFIG, group.to_json())

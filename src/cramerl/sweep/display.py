@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from cramerl.runs.folder import TIMING
 from cramerl.runs.progress import ProgressBars, duration
 from cramerl.sweep.execute import State
-from cramerl.sweep.folder import last_speed
+from cramerl.sweep.folder import last_rows
 from cramerl.sweep.plan import Job
 
 _LOOK_SECONDS = 1.0  # between looks into the folders of running jobs
@@ -90,8 +91,8 @@ def _show(bars: ProgressBars, state: State, out: Path, done_before: int, steps: 
 
 def _progress(out: Path, job: Job) -> tuple[int, float]:
     """The step of a running job and its speed, as far as it has logged since it started."""
-    try:
-        step, speed = last_speed(out / job.folder)
-    except (OSError, ValueError):  # being written
-        return job.step, 0.0
-    return (step, speed) if step > job.step else (job.step, 0.0)
+    with suppress(OSError, ValueError):  # being written
+        for row in last_rows(out / job.folder / TIMING, 1)[-1:]:
+            if row["step"] > job.step:
+                return row["step"], row["charts/SPS"]
+    return job.step, 0.0

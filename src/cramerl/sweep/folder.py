@@ -15,18 +15,7 @@ from typing import Any, NamedTuple
 
 from cramerl._files import write_json
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.folder import (
-    CONFIG,
-    METRICS,
-    SPEC,
-    TIMING,
-    VERSIONS,
-    WEIGHT_NORMS,
-    RunFolder,
-    load_group,
-    lock_folder,
-    read_object,
-)
+from cramerl.runs.folder import CONFIG, METRICS, RUN_FILES, RunFolder, load_group, lock_folder, read_object
 from cramerl.runs.group import RunGroup
 from cramerl.sweep.plan import (
     AXES,
@@ -43,7 +32,6 @@ from cramerl.sweep.plan import (
 
 RECORD, LOGS = "sweep.json", "logs"
 _FORMAT = 2
-_RUN_FILES = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, WEIGHT_NORMS, "checkpoints", "tensorboard", ".lock"}
 _ROW_BYTES = 4096  # an upper bound for one line of a log
 
 
@@ -97,7 +85,7 @@ def find_runs(out: Path) -> list[RunState]:
 def inspect_run(folder: Path) -> RunState:
     """How far the run or group in a folder is."""
     group = load_group(folder)
-    rows = _last_rows(folder / METRICS, len(group) + 1)
+    rows = last_rows(folder / METRICS, len(group) + 1)
     step = max((row["step"] for row in rows), default=0)
     last = [row for row in rows if row["step"] == step]
     lines = sum("charts/epsilon" in row for row in last)
@@ -107,12 +95,6 @@ def inspect_run(folder: Path) -> RunState:
     at_end = step >= config.steps or len(diverged) == len(group)
     finished = at_end and lines + len(diverged) == len(group) and evaluated
     return RunState(str(folder), group, step, finished, any(folder.glob("checkpoints/*/manifest.json")), diverged)
-
-
-def last_speed(folder: Path) -> tuple[int, float]:
-    """Steps that a job has done, and its steps per second summed over its runs, as last logged."""
-    rows = _last_rows(folder / TIMING, 1)
-    return (rows[-1]["step"], float(rows[-1].get("charts/SPS", 0.0))) if rows else (0, 0.0)
 
 
 def make_plan(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
@@ -253,13 +235,13 @@ def _require_run_files(path: Path) -> None:
     """Raise ValueError if a folder in which a run starts holds anything that `cramerl train` did not write."""
     if not path.exists():
         return
-    others = [entry.name for entry in path.iterdir() if entry.name not in _RUN_FILES] if path.is_dir() else [path.name]
-    others = [name for name in others if not name.startswith(tuple(f".{Path(file).stem}-" for file in _RUN_FILES))]
+    others = [entry.name for entry in path.iterdir() if entry.name not in RUN_FILES] if path.is_dir() else [path.name]
+    others = [name for name in others if not name.startswith(tuple(f".{Path(file).stem}-" for file in RUN_FILES))]
     if others:
         raise ValueError(f"{path} is where a run of this sweep belongs, but holds {sorted(others)[0]}; move it away")
 
 
-def _last_rows(file: Path, lines: int) -> list[dict[str, Any]]:
+def last_rows(file: Path, lines: int) -> list[dict[str, Any]]:
     """At least so many lines from the end of a log, if it has them; a line cut short by a crash is left out."""
     if not file.exists():
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,10 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from cramerl._files import write_json
-from cramerl.runs.folder import read_object
 from cramerl.runs.group import RunGroup
 from cramerl.sweep.folder import inspect_run, log_file
 from cramerl.sweep.plan import Job
@@ -40,19 +40,15 @@ class JobFile(NamedTuple):
 
     def write(self, file: Path) -> Path:
         """Write the file."""
-        file.parent.mkdir(parents=True, exist_ok=True)
         content = {"folder": str(self.folder), "log": str(self.log), "mirror": self.mirror}
         return write_json(file, content | {"settings": self.group.to_json()})
 
     @classmethod
     def read(cls, file: Path) -> JobFile:
         """Read a file that `write` wrote."""
-
-        def build(values: dict[str, Any]) -> JobFile:
-            group = RunGroup.from_json(values["settings"])
-            return cls(Path(values["folder"]), group, Path(values["log"]), values["mirror"])
-
-        return read_object(file, build)
+        values = json.loads(file.read_text(encoding="utf-8"))
+        group = RunGroup.from_json(values["settings"])
+        return cls(Path(values["folder"]), group, Path(values["log"]), values["mirror"])
 
 
 class Ended(NamedTuple):
