@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cramerl import _files
 from cramerl._extras import require_library
-from cramerl.cli.flags import integer_from, make_folder, require_deep_libraries
+from cramerl.cli.flags import integer_from, require_deep_libraries, require_folder
 from cramerl.cli.report import write_demo_report
 from cramerl.runs.folder import CONFIG, RunFolder
 from cramerl.runs.presets import preset
@@ -48,7 +48,8 @@ def run(options: argparse.Namespace) -> int:
     require_library("matplotlib")
     if options.train_steps:
         require_deep_libraries()
-    make_folder(options.out)
+    require_folder(options.out)
+    options.out.mkdir(parents=True, exist_ok=True)
     result = demo.run(options.atoms, options.steps)
     queue = demo.evaluate_queue()
     written = [

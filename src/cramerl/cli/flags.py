@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cramerl._extras import DEEP_LIBRARIES, require_library
+from cramerl._files import require_writable
 
 
 def integer_from(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -72,22 +72,8 @@ def require_deep_libraries() -> None:
     require_library(*DEEP_LIBRARIES)
 
 
-def make_folder(out: Path) -> None:
-    """Create the folder that ``--out`` names."""
+def require_folder(out: Path) -> None:
+    """Say before the work is done that its results cannot be written to the folder that ``--out`` names."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out must be a folder, {out} is a file")
-    out.mkdir(parents=True, exist_ok=True)
-
-
-@contextmanager
-def folder_for_results(path: Path) -> Iterator[None]:
-    """Create a folder before the work whose results it will hold; remove it again if the work fails."""
-    created = [folder for folder in (path, *path.parents) if not folder.exists()]
-    make_folder(path)
-    try:
-        yield
-    except BaseException:
-        for folder in created:
-            with suppress(OSError):  # it is not empty
-                folder.rmdir()
-        raise
+    require_writable(out / "results")

@@ -118,13 +118,12 @@ class RunGroup:
     def from_json(cls, values: Mapping[str, Any]) -> RunGroup:
         """A group from plain values; those of earlier versions, which listed seeds and rates in one config, too."""
         values = dict(values)
-        runs, number, *earlier = (
-            values.pop(name, None) for name in ("runs", "lanes", "learning_rates", "mass_penalties")
-        )
+        names = ("runs", "lanes", "learning_rates", "mass_penalties")
+        runs, number, rates, penalties = (values.pop(name, None) for name in names)
         if runs is None:
             config = TrainConfig.from_json(values)
-            several = dict(zip(("learning_rate", "mass_penalty"), earlier, strict=True))
-            several["seed"] = range(config.seed, config.seed + (number or 1))
+            seeds = range(config.seed, config.seed + (number or 1))
+            several = {"seed": seeds, "learning_rate": rates, "mass_penalty": penalties}
             return cls.of(config, **{name: each for name, each in several.items() if each})
         if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
             raise ValueError(f"runs must be a list of objects, got {runs!r}")

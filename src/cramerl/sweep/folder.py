@@ -136,19 +136,16 @@ def make_plan(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
 
 def match_runs(runs: list[TrainConfig], found: list[RunState]) -> tuple[list[tuple[RunState, int]], list[TrainConfig]]:
     """Which folders hold the runs, each with the steps it is to have (no fewer than it has), and the missing runs."""
-    number_of: dict[Identity, int] = {}
-    for number, state in sorted(enumerate(found), key=lambda pair: not pair[1].finished):
+    state_of: dict[Identity, RunState] = {}
+    for state in sorted(found, key=lambda state: not state.finished):
         for config in state.group.configs:
-            number_of.setdefault(identity(config), number)
-    steps: dict[int, int] = {}
-    missing = []
+            state_of.setdefault(identity(config), state)
+    matched: dict[str, tuple[RunState, int]] = {}
     for run in runs:
-        number = number_of.get(identity(run))
-        if number is None:
-            missing.append(run)
-        else:
-            steps[number] = max(steps.get(number, found[number].group.first.steps), run.steps)
-    return [(found[number], most) for number, most in steps.items()], missing
+        if (state := state_of.get(identity(run))) is not None:
+            _, steps = matched.get(state.folder, (state, state.group.first.steps))
+            matched[state.folder] = state, max(steps, run.steps)
+    return list(matched.values()), [run for run in runs if identity(run) not in state_of]
 
 
 def resume_job(run: RunState, steps: int, out: Path) -> Job:
@@ -195,10 +192,9 @@ def read_record(out: Path) -> dict[str, Any]:
         needed = {"commands": (), "axes": (), "chosen": ("agent", "env", "from"), "jobs": ("folder", "agent", "env")}
         for name, keys in needed.items():
             values, kind = record.get(name), {"commands": str, "axes": list}.get(name, dict)
-            items = values.values() if isinstance(values, dict) else values
-            if not isinstance(values, type(empty[name])) or not all(
-                isinstance(item, kind) and all(key in item for key in keys) for item in items or ()
-            ):
+            items = values.values() if isinstance(values, dict) else values or ()
+            good = (isinstance(item, kind) and all(key in item for key in keys) for item in items)
+            if not isinstance(values, type(empty[name])) or not all(good):
                 with_keys = f" with {', '.join(keys)}" if keys else ""
                 raise ValueError(f"{name} must hold {kind.__name__}{with_keys}, got {values!r}")
         return record
