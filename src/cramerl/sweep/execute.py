@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -77,7 +76,7 @@ def execute(
         deadline: time of the clock after which jobs are stopped with checkpoints.
         clock: seconds.
     """
-    waiting, state = deque(jobs), State([], {}, [], [], False)
+    waiting, state = list(jobs), State([], {}, [], [], False)
     requests = 0
     try:
         while state.running or (waiting and not state.stopping):
@@ -88,7 +87,7 @@ def execute(
                 executor.kill()
             ended = []
             while waiting and not state.stopping and len(state.running) < slots():
-                state.running.append(waiting.popleft())
+                state.running.append(waiting.pop(0))
                 try:
                     executor.start(state.running[-1])
                 except (OSError, ValueError) as error:  # one job that cannot start has failed like any other
