@@ -40,8 +40,6 @@ def number_in(allowed: str, accept: Callable[[float], bool]) -> Callable[[str], 
 
 
 probability = number_in("in [0, 1]", lambda value: 0 <= value <= 1)
-positive_fraction = number_in("in (0, 1]", lambda value: 0 < value <= 1)
-minutes = number_in("> 0", lambda value: 0 < value < 1e6)
 
 
 def given_flags(options: argparse.Namespace, names: Iterable[str]) -> list[str]:

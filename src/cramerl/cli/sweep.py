@@ -17,7 +17,7 @@ from typing import Any
 
 from cramerl._extras import require_library
 from cramerl._ray import connect
-from cramerl.cli.flags import given_flags, integer_from, minutes, number_in, require_deep_libraries
+from cramerl.cli.flags import given_flags, integer_from, number_in, require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
 from cramerl.runs.config import parse_seeds, parse_setting, parse_settings, setting_types
 from cramerl.runs.presets import preset
@@ -94,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--jobs", type=integer_from(1, 1024), metavar="N", help=text)
     add("--max-lanes", type=integer_from(1, 4096), default=4096, metavar="N", help="most runs in one program")
     text = "stop after M minutes with checkpoints; the same command continues later"
-    add("--minutes", type=minutes, metavar="M", help=text)
+    add("--minutes", type=number_in("> 0", lambda value: 0 < value < 1e6), metavar="M", help=text)
     text = "print the jobs that are left to do (of a search, those known now), and do nothing"
     add("--dry-run", action="store_true", help=text)
 
