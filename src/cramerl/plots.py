@@ -135,14 +135,6 @@ def draw_descents(ax: Any, errors: Any, labels: Any) -> None:
     ax.legend(frameon=False, fontsize=8, loc="center right")
 
 
-def draw_curves(ax: Any, steps: Any, returns: Any, labels: Any) -> None:
-    """Draw return against agent steps, one curve per run."""
-    for x, y, label, colour in zip(steps, returns, labels, (NEGATIVE, POSITIVE, TARGET, ACCENT), strict=False):
-        ax.plot(x, y, color=colour, linewidth=1.6, label=label)
-    ax.set(xlabel="agent steps", ylabel="mean return of episodes")
-    ax.legend(frameon=False, fontsize=8, loc="upper left")
-
-
 def draw_band(ax: Any, x: Any, middle: Any, low: Any, high: Any, *, label: str, colour: str, style: Any = "-") -> None:
     """Draw a line with its interval as a band; NaN leaves a gap."""
     ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)

@@ -10,11 +10,11 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cramerl.cli.main import exit_status
 from cramerl.cli.train import train_with_progress
-from cramerl.sweep.job import JobFile
+from cramerl.sweep.job import STOPPED, JobFile
+from cramerl.sweep.mirror import Mirror
 
 _GRACE_SECONDS = 120.0  # for a last checkpoint after the parent is gone
 
@@ -24,34 +24,19 @@ def main() -> int:
     # Ray blocks SIGINT in its workers, and a child inherits that.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     # Until training starts nothing is half-written, and an exception in the middle of an import may get lost.
-    signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGINT, lambda *_: os._exit(STOPPED))
     threading.Thread(target=_watch_parent, daemon=True).start()
-    job = JobFile.read(Path(sys.argv[1]))
-    status = exit_status(lambda: _train(job))
-    if job.mirror is not None and job.folder.is_dir():
-        status = exit_status(lambda: _upload(job, status))
-        shutil.rmtree(job.folder, ignore_errors=True)  # the worker may be gone, and replays are large
-    return status
-
-
-def _train(job: JobFile) -> int:
     from cramerl.sweep.train_job import train_job
 
-    return train_with_progress(partial(train_job, job))
-
-
-def _upload(job: JobFile, status: int) -> int:
-    """Upload the end of the log, and what was written after the last checkpoint."""
-    from cramerl.sweep.mirror import Mirror
-
-    assert job.mirror is not None
-    sys.stdout.flush()
-    Mirror(job.mirror, job.folder, job.log).upload()
+    job = JobFile.read(Path(sys.argv[1]))
+    status = exit_status(lambda: train_with_progress(partial(train_job, job)))
+    if job.mirror is not None and job.folder.is_dir():
+        # The end of the log, and what was written after the last checkpoint.
+        mirror = Mirror(job.mirror, job.folder, job.log)
+        sys.stdout.flush()
+        status = exit_status(lambda: mirror.upload() or status)
+        shutil.rmtree(job.folder, ignore_errors=True)  # the worker may be gone, and replays are large
     return status
-
-
-def _leave(*_: Any) -> None:
-    os._exit(130)
 
 
 def _watch_parent() -> None:

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 
 from cramerl import _files
 from cramerl._extras import require_library
-from cramerl.cli.flags import integer_from, make_folder, require_deep_libraries
+from cramerl.cli.flags import integer_from, require_deep_libraries, require_folder
 from cramerl.cli.report import write_demo_report
+from cramerl.runs.folder import CONFIG, RunFolder
+from cramerl.runs.presets import preset
+from cramerl.runs.progress import progress_display
+from cramerl.runs.scores import tail_score
 
 if TYPE_CHECKING:
     from cramerl.runs.trainer import OnProgress, Run
@@ -31,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "gradient steps per loss (default: %(default)s)"
     add("--steps", type=integer_from(1), default=5000, metavar="N", help=text)
     text = (
-        "also train s51, u51, c51 and dqn on MinAtar Breakout for N steps each, draw their curves and write a report; "
+        "also train s51, u51, c51 and dqn on MinAtar Breakout for N steps each, and write a report with their curves; "
         "150000 takes a few minutes on two cores, and a stopped demo can be continued (default: %(default)s)"
     )
     add("--train-steps", type=integer_from(0), default=0, metavar="N", help=text)
@@ -44,7 +48,8 @@ def run(options: argparse.Namespace) -> int:
     require_library("matplotlib")
     if options.train_steps:
         require_deep_libraries()
-    make_folder(options.out)
+    require_folder(options.out)
+    options.out.mkdir(parents=True, exist_ok=True)
     result = demo.run(options.atoms, options.steps)
     queue = demo.evaluate_queue()
     written = [
@@ -69,12 +74,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _train_agents(options: argparse.Namespace) -> int:
-    """Train four agents, or continue where they stopped; draw their curves and write a report."""
-    from cramerl import plots
-    from cramerl.runs.progress import progress_display
-    from cramerl.runs.scores import tail_score
-
-    runs, curves = {}, {}
+    """Train four agents, or continue where they stopped; write a report with their curves."""
+    runs, scores = {}, {}
     print(f"\nFour agents learn MinAtar Breakout, {options.train_steps:,} steps each; exploration ends after a third")
     for agent in _RATES:
         with progress_display(sys.stderr) as on_progress:
@@ -82,18 +83,10 @@ def _train_agents(options: argparse.Namespace) -> int:
         if not run.finished:
             print(f"stopped at step {run.step:,} of {agent}; the same command continues from there")
             return 130
-        rows, score = [row for row in run.rows if "charts/episodic_return" in row], tail_score(run.rows)
-        steps, returns = ([row[name] for row in rows] for name in ("step", "charts/episodic_return"))
-        curves[agent] = {"steps": steps, "returns": returns, "score": score.mean if score.episodes else None}
+        scores[agent] = score = tail_score(run.rows)
         print(f"  {agent:<5} mean return in the last fifth {score.mean:6.2f}   {run.folder}", flush=True)
-    figure, ax = plots.new_figure(1, height=4.0)
-    steps, returns = ([curve[name] for curve in curves.values()] for name in ("steps", "returns"))
-    plots.draw_curves(ax, steps, returns, curves)
-    ax.set_title("MinAtar Breakout, one seed each")
-    print(f"wrote {_files.write_json(options.out / 'curves.json', curves)}")
-    print(f"wrote {plots.save(figure, options.out / 'curves.png')}")
     page = write_demo_report(options.out)
-    best = max(runs, key=lambda agent: curves[agent]["score"] or 0.0)
+    best = max(runs, key=lambda agent: scores[agent].mean if scores[agent].episodes else 0.0)
     print(f"to let one play: cramerl play {runs[best].folder}")
     print(f"to see what two predict: cramerl watch {runs['s51'].folder} {runs['c51'].folder} --highlight compensation")
     print(f"to see all of it: open {page}")
@@ -101,8 +94,6 @@ def _train_agents(options: argparse.Namespace) -> int:
 
 
 def _train_agent(agent: str, steps: int, folder: Path, on_progress: OnProgress) -> Run:
-    from cramerl.runs.folder import CONFIG, RunFolder
-    from cramerl.runs.presets import preset
     from cramerl.runs.training import resume, train
 
     # The demonstration is shorter than MinAtar's usual million steps, so exploration ends earlier too.

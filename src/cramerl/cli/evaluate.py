@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from cramerl._extras import require_library
-from cramerl.cli.flags import folder_for_results, integer_from, show_progress
+from cramerl.cli.flags import given_flags, integer_from, require_folder, show_progress
 from cramerl.supports import Support
 
 EXAMPLES = """\
@@ -90,12 +90,11 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(
             "give either a process to evaluate or --data FILE (or a folder of them); see cramerl evaluate --help"
         )
-    for name in PROCESS_ONLY if options.data else LOG_ONLY:
-        if getattr(options, name) not in (None, False):
-            other = "a process" if options.data else "--data"
-            raise ValueError(f"--{name.replace('_', '-')} belongs to {other} and would be ignored here: leave it out")
-    with folder_for_results(options.out):
-        summary, written = _evaluate_log(options) if options.data else _evaluate_process(options)
+    for flag in given_flags(options, PROCESS_ONLY if options.data else LOG_ONLY):
+        other = "a process" if options.data else "--data"
+        raise ValueError(f"{flag} belongs to {other} and would be ignored here: leave it out")
+    require_folder(options.out)
+    summary, written = _evaluate_log(options) if options.data else _evaluate_process(options)
     print(summary, end="\n\n")
     for path in written:
         print(f"wrote {path}")

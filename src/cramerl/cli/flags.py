@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cramerl._extras import DEEP_LIBRARIES, require_library
+from cramerl._files import require_writable
 
 
 def integer_from(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -40,8 +40,12 @@ def number_in(allowed: str, accept: Callable[[float], bool]) -> Callable[[str], 
 
 
 probability = number_in("in [0, 1]", lambda value: 0 <= value <= 1)
-positive_fraction = number_in("in (0, 1]", lambda value: 0 < value <= 1)
-minutes = number_in("> 0", lambda value: 0 < value < 1e6)
+
+
+def given_flags(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Which of these flags, which have no default, were given."""
+    given = [name for name in names if getattr(options, name) is not None and getattr(options, name) is not False]
+    return [f"--{name.replace('_', '-')}" for name in given]
 
 
 def add_lane_flag(parser: argparse.ArgumentParser) -> None:
@@ -66,22 +70,8 @@ def require_deep_libraries() -> None:
     require_library(*DEEP_LIBRARIES)
 
 
-def make_folder(out: Path) -> None:
-    """Create the folder that ``--out`` names."""
+def require_folder(out: Path) -> None:
+    """Say before the work is done that its results cannot be written to the folder that ``--out`` names."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out must be a folder, {out} is a file")
-    out.mkdir(parents=True, exist_ok=True)
-
-
-@contextmanager
-def folder_for_results(path: Path) -> Iterator[None]:
-    """Create a folder before the work whose results it will hold; remove it again if the work fails."""
-    created = [folder for folder in (path, *path.parents) if not folder.exists()]
-    make_folder(path)
-    try:
-        yield
-    except BaseException:
-        for folder in created:
-            with suppress(OSError):  # it is not empty
-                folder.rmdir()
-        raise
+    require_writable(out / "results")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +63,8 @@ def run(options: argparse.Namespace) -> int:
 def print_episodes(options: argparse.Namespace, config: TrainConfig, played: list[Episode]) -> None:
     """Print the score of each episode and their mean."""
     scores = [episode.score for episode in played]
-    mean = sum(scores) / len(scores)
-    error = None
-    if len(scores) > 1:
-        error = math.sqrt(sum((score - mean) ** 2 for score in scores) / (len(scores) - 1) / len(scores))
+    mean = statistics.fmean(scores)
+    error = statistics.stdev(scores) / math.sqrt(len(scores)) if len(scores) > 1 else None
     if options.json:
         record = {"agent": config.agent, "env": config.env, "epsilon": options.epsilon, "seed": options.seed}
         episodes = [episode._asdict() for episode in played]

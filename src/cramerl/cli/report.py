@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cramerl._extras import require_library
-from cramerl.cli.flags import integer_from, positive_fraction, show_progress
+from cramerl.cli.flags import integer_from, number_in, show_progress
 
 if TYPE_CHECKING:
     from cramerl.claims import Claim
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="+", type=Path, metavar="RUNS", help="folders of runs, or folders that contain them")
     add("--out", type=Path, default=Path("out/report"), help="folder to write to (default: %(default)s)")
     scored = "fraction of a run's steps, at its end, that is scored (default: %(default)s)"
-    add("--tail", type=positive_fraction, default=0.2, metavar="X", help=scored)
+    add("--tail", type=number_in("in (0, 1]", lambda value: 0 < value <= 1), default=0.2, metavar="X", help=scored)
     add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="seed of the bootstrap (default: %(default)s)")
     add("--evaluation", action="store_true", help="score evaluation episodes instead of training episodes")
     add("--mix-protocols", action="store_true", help="show runs of different protocols side by side, labelled")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Collection
-from typing import Any, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 from cramerl.runs.config import LANE_SETTINGS, SETTINGS, setting_types
 
@@ -25,24 +25,19 @@ def add_setting_flags(parser: argparse.ArgumentParser, left_out: Collection[str]
         bounds = " and ".join(f"{signs[end]} {setting.bounds[end]}" for end in signs if end in setting.bounds)
         allowed = f"{bounds}; " if bounds else ""
         help_text = f"{setting.help}{several} ({allowed}default: preset)"
-        _add_setting(groups[setting.group], name, setting_types()[name], help_text)
+        # The text is parsed later, so that a bad value gives a sentence, not a usage page.
+        common = {"default": argparse.SUPPRESS, "help": help_text.replace("%", "%%")}
+        add, flag, hint = groups[setting.group].add_argument, name.replace("_", "-"), setting_types()[name]
+        if hint is bool:
+            add(f"--{flag}", nargs="?", const="true", metavar="BOOL", **common)
+            add(f"--no-{flag}", dest=name, action="store_const", const="false", **common | {"help": argparse.SUPPRESS})
+            continue
+        metavar = {int: "N", float: "X", str: "TEXT"}.get(hint, "N,N")
+        if get_origin(hint) is Literal:
+            metavar = "{" + ",".join(get_args(hint)) + "}"
+        add(f"--{flag}", metavar=metavar, **common)
 
 
 def setting_texts(options: argparse.Namespace, left_out: Collection[str]) -> dict[str, str]:
     """The settings whose flags were given, as the user typed them."""
     return {name: getattr(options, name) for name in SETTINGS if name not in left_out and hasattr(options, name)}
-
-
-def _add_setting(group: Any, name: str, hint: Any, help_text: str) -> None:
-    """Add the flag of a setting. Its text is parsed later, so that a bad value gives a sentence, not a usage page."""
-    flag = name.replace("_", "-")
-    common = {"default": argparse.SUPPRESS, "help": help_text.replace("%", "%%")}
-    if hint is bool:
-        group.add_argument(f"--{flag}", nargs="?", const="true", metavar="BOOL", **common)
-        off = common | {"help": argparse.SUPPRESS}
-        group.add_argument(f"--no-{flag}", dest=name, action="store_const", const="false", **off)
-        return
-    metavar = {int: "N", float: "X", str: "TEXT"}.get(hint, "N,N")
-    if get_args(hint) and get_origin(hint) is not tuple:
-        metavar = "{" + ",".join(get_args(hint)) + "}"
-    group.add_argument(f"--{flag}", metavar=metavar, **common)

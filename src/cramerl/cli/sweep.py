@@ -13,20 +13,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cramerl._extras import require_library
-from cramerl.cli.flags import integer_from, minutes, number_in, require_deep_libraries
+from cramerl._ray import connect
+from cramerl.cli.flags import given_flags, integer_from, number_in, require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
 from cramerl.runs.config import parse_seeds, parse_setting, parse_settings, setting_types
-
-if TYPE_CHECKING:
-    from cramerl.sweep.choose import Choice
-    from cramerl.sweep.execute import State, StopSignals
-    from cramerl.sweep.folder import Plan
-    from cramerl.sweep.plan import Sweep
-    from cramerl.sweep.ray import Resources
-    from cramerl.sweep.search import Range, Search, Space
+from cramerl.runs.presets import preset
+from cramerl.runs.stop_signals import collect_stop_signals
+from cramerl.sweep.choose import Choice, best_of, describe
+from cramerl.sweep.display import sweep_display
+from cramerl.sweep.execute import LocalProcesses, State, default_slots, execute
+from cramerl.sweep.folder import Plan, inspect_run, locked, log_file, make_plan
+from cramerl.sweep.mirror import stored_jobs
+from cramerl.sweep.plan import Sweep, wanted_runs
+from cramerl.sweep.ray import RayTasks, Resources, TaskSettings, job_resources, shared_variables
+from cramerl.sweep.search import SEARCH, Range, Search, Space
 
 _NAMED = ("agent", "env", "preset", "seed")  # settings that a sweep has other flags for
 _RAY_ONLY = ("cpus_per_run", "gpus_per_run", "retries", "storage", "scratch", "download")
@@ -91,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--jobs", type=integer_from(1, 1024), metavar="N", help=text)
     add("--max-lanes", type=integer_from(1, 4096), default=4096, metavar="N", help="most runs in one program")
     text = "stop after M minutes with checkpoints; the same command continues later"
-    add("--minutes", type=minutes, metavar="M", help=text)
+    add("--minutes", type=number_in("> 0", lambda value: 0 < value < 1e6), metavar="M", help=text)
     text = "print the jobs that are left to do (of a search, those known now), and do nothing"
     add("--dry-run", action="store_true", help=text)
 
@@ -138,14 +141,9 @@ def run(options: argparse.Namespace) -> int:
     deadline = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     sweep, space, choices = read_sweep(options)
     for choice in choices:
-        from cramerl.sweep.choose import describe
-
         print(describe(choice), file=sys.stderr)
     # Ray may start processes, which must not inherit the threads of JAX: connect before it is imported.
     with _cluster(options) as cluster:
-        from cramerl.sweep.execute import StopSignals
-        from cramerl.sweep.folder import locked, make_plan
-        from cramerl.sweep.mirror import stored_jobs
         from cramerl.sweep.run import require_buildable, run_sweep
 
         with tempfile.TemporaryDirectory() as copy:  # planning must not change a search
@@ -156,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
             if options.dry_run:
                 _print_plan(options.out, plan, search)
                 return 0
-        with StopSignals() as signals, locked(options.out) as lock:
+        with collect_stop_signals() as signals, locked(options.out) as lock:
             search = _search(options, sweep, space, options.out)
             plan, state = run_sweep(
                 sweep,
@@ -169,32 +167,25 @@ def run(options: argparse.Namespace) -> int:
                 checkpoints=options.download == "all",
             )
     _print_outcome(options, plan, state, search)
-    if signals.first is not None:
+    if signals:
         print(f"cramerl: stopped; {how_to_continue(state)}", file=sys.stderr)
-        return 128 + signals.first
+        return 128 + signals[0]
     return 1 if state.failed else 0
 
 
 def _require_fitting_flags(options: argparse.Namespace) -> None:
     """Raise ValueError for flags that would be ignored."""
     for needed, names in (("ray", _RAY_ONLY), ("storage", ("scratch", "download")), ("search", _SEARCH_ONLY)):
-        given = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
-        if getattr(options, needed) is None and given:
-            raise ValueError(f"{given[0]} is used only with --{needed}: leave it out, or add --{needed}")
+        for flag in given_flags(options, names) if getattr(options, needed) is None else ():
+            raise ValueError(f"{flag} is used only with --{needed}: leave it out, or add --{needed}")
     if options.search is not None:
         require_library("optuna")
-        for name in ("best_of", "allow_variants"):
-            if getattr(options, name):
-                raise ValueError(
-                    f"--search and --{name.replace('_', '-')} must not be combined: one sweep searches, another reports"
-                )
+        for flag in given_flags(options, ("best_of", "allow_variants")):
+            raise ValueError(f"--search and {flag} must not be combined: one sweep searches, another reports")
 
 
 def read_sweep(options: argparse.Namespace) -> tuple[Sweep, Space, list[Choice]]:
     """The sweep that a command line asks for, what to search in it, and what an earlier sweep chose for it."""
-    from cramerl.runs.presets import preset
-    from cramerl.sweep.plan import Sweep, wanted_runs
-
     texts = setting_texts(options, _NAMED)
     ranges = {name: span for name, text in texts.items() if (span := parse_range(name, text)) is not None}
     if ranges and options.search is None:
@@ -219,8 +210,6 @@ def read_sweep(options: argparse.Namespace) -> tuple[Sweep, Space, list[Choice]]
         axes = {}
     choices: list[Choice] = []
     if options.best_of is not None:
-        from cramerl.sweep.choose import best_of
-
         if options.best_of.resolve() == options.out.resolve():
             raise ValueError(f"--best-of must be another folder than OUT, got {options.best_of} for both")
         choices = best_of(options.best_of, agents, envs, seeds)
@@ -237,8 +226,6 @@ def parse_range(name: str, text: str) -> Range | None:
     hint = setting_types()[name]
     if hint not in (int, float) or ".." not in text:
         return None
-    from cramerl.sweep.search import Range
-
     low, high = (parse_setting(name, end.strip()) for end in text.split("..", 1))
     if not low < high or not math.isfinite(high - low):
         raise ValueError(f"{name} must be a range LOW..HIGH with LOW < HIGH and a finite width, got {text!r}")
@@ -258,12 +245,8 @@ def _cluster(options: argparse.Namespace) -> Iterator[tuple[Any, Resources] | No
     if options.ray is None or options.dry_run:
         yield None
         return
-    from cramerl._ray import connect
-
     print(f"connecting to {options.ray} ..." if options.ray else "starting Ray ...", file=sys.stderr)
     with connect(options.ray or None) as ray:
-        from cramerl.sweep.ray import job_resources
-
         asked = (options.cpus_per_run, options.gpus_per_run)
         yield ray, job_resources(ray.nodes(), *asked, must_fit=options.jobs is None)
 
@@ -272,8 +255,6 @@ def _search(options: argparse.Namespace, sweep: Sweep, space: Space, folder: Pat
     """The search that is asked for, as far as it is; it keeps its trials in a folder, if not in OUT then in a copy."""
     if options.search is None:
         return None
-    from cramerl.sweep.search import SEARCH, Search
-
     if folder != options.out and (options.out / SEARCH).exists():
         shutil.copy(options.out / SEARCH, folder)
     numbers = {"trials": options.trials or _TRIALS, "batch": options.batch or _BATCH, "seed": options.search_seed or 0}
@@ -284,19 +265,14 @@ def _execute(
     options: argparse.Namespace,
     plan: Plan,
     lock: int,
-    signals: StopSignals,
+    signals: list[int],
     deadline: float | None,
     cluster: tuple[Any, Resources] | None,
 ) -> State:
-    from cramerl.sweep.display import sweep_display
-    from cramerl.sweep.execute import LocalProcesses, default_slots, execute
-
     if cluster is None:
         number = min(options.jobs or default_slots(len(plan.jobs)), max(1, len(plan.jobs)))
         executor, slots = LocalProcesses(options.out, number, lock, _CHILD), lambda: number
     else:
-        from cramerl.sweep.ray import RayTasks, TaskSettings, shared_variables
-
         ray, resources = cluster
         where = (options.out.resolve(), _CHILD, resources, options.storage, options.scratch or "")
         retries = _RETRIES if options.retries is None else options.retries
@@ -304,7 +280,7 @@ def _execute(
         executor = RayTasks(ray, settings, retries, checkpoints=options.download == "all")
         slots = (lambda: options.jobs) if options.jobs else executor.slots
     with sweep_display(sys.stderr, options.out, len(plan.done)) as show:
-        requests = {"stop_requests": lambda: signals.count, "deadline": deadline}
+        requests = {"stop_requests": lambda: len(signals), "deadline": deadline}
         return execute(plan.jobs, executor, slots, on_progress=show, **requests)
 
 
@@ -336,8 +312,6 @@ def _print_plan(out: Path, plan: Plan, search: Search | None) -> None:
 
 def _print_outcome(options: argparse.Namespace, plan: Plan, state: State, search: Search | None) -> None:
     """What is done, failed, diverged and left."""
-    from cramerl.sweep.folder import inspect_run, log_file
-
     out = options.out
     for line in () if search is None else search.describe_best():
         print(line)

@@ -17,6 +17,8 @@ from cramerl.runs.folder import load_config, load_group, read_object
 from cramerl.runs.group import RunGroup
 from cramerl.runs.loggers import require_loggers
 from cramerl.runs.presets import PRESETS, preset, require_env_settings
+from cramerl.runs.progress import progress_display
+from cramerl.runs.scores import tail_score
 
 if TYPE_CHECKING:
     from cramerl.runs.trainer import OnProgress, Run, Status
@@ -108,7 +110,6 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
 
 def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
     """Train with a progress display, then print what there is now and what to do with it."""
-    from cramerl.runs.progress import progress_display
     from cramerl.runs.trainer import Diverged
 
     steps: list[int] = []
@@ -137,8 +138,6 @@ def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
 
 def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
     """What there is now, and what can be done with it."""
-    from cramerl.runs.scores import tail_score
-
     group, folder = load_group(result.folder), shlex.quote(str(result.folder))
     config = group.first
     if finished_before:

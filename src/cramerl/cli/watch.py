@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cramerl._extras import require_library
 from cramerl._files import require_writable
-from cramerl.cli.flags import integer_from, probability, require_deep_libraries, show_progress
+from cramerl.cli.flags import given_flags, integer_from, probability, require_deep_libraries, show_progress
 from cramerl.runs.folder import EXPORTED_WEIGHTS, load_config
 from cramerl.watch import page, phenomena, picture, video
 from cramerl.watch.recording import Recording, is_evaluation, read_evaluation
@@ -120,9 +120,8 @@ def _check_flags(options: argparse.Namespace, evaluated: Path | None) -> None:
     if evaluated and options.serve:
         raise ValueError(f"--serve needs an agent, but {evaluated} is an evaluation")
     way = "--serve" if options.serve else "an evaluation" if evaluated else "a recording"
-    for name in sorted(set().union(*_USED.values()) - _USED[way]):
-        if getattr(options, name) is not None:
-            raise ValueError(f"--{name.replace('_', '-')} has no effect on {way}; leave it out")
+    for flag in given_flags(options, sorted(set().union(*_USED.values()) - _USED[way])):
+        raise ValueError(f"{flag} has no effect on {way}; leave it out")
     if options.fps and not options.video and not options.serve:
         raise ValueError("--fps needs --video or --serve")
     if options.picture is None and options.picture_out:

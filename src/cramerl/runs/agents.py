@@ -11,7 +11,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from cramerl._files import write_text, write_whole
+from cramerl._files import write_json, write_text, write_whole
 from cramerl.deep.agent import Agent
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.envs.base import EnvSpec, spec_from_json
@@ -66,18 +66,12 @@ def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Pat
     data = safetensors.numpy.save(weights, metadata=record)
     card = _card(config, spec, weights, _result(Path(run), config))  # before anything is written
     written = [write_whole(out / EXPORTED_WEIGHTS, lambda temporary: temporary.write_bytes(data))]
-    written.append(write_text(out / CONFIG, json.dumps(config.to_json(), indent=2) + "\n"))
-    written.append(write_text(out / CARD, card))
-    return written
+    return [*written, write_json(out / CONFIG, config.to_json()), write_text(out / CARD, card)]
 
 
 def _read(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
     """Settings, environment and weights of one run."""
-    if not (path / EXPORTED_WEIGHTS).is_file():
-        return _read_run(path, lane)
-    if lane != 0:
-        raise ValueError(f"lane must be 0 for an export, which holds one agent, got {lane!r}")
-    return _read_export(path)
+    return _read_export(path, lane) if (path / EXPORTED_WEIGHTS).is_file() else _read_run(path, lane)
 
 
 def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
@@ -98,7 +92,9 @@ def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np
     return config, folder.spec, weights
 
 
-def _read_export(path: Path) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+def _read_export(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+    if lane != 0:
+        raise ValueError(f"lane must be 0 for an export, which holds one agent, got {lane!r}")
     file = path / EXPORTED_WEIGHTS
     try:
         with safetensors.safe_open(file, framework="numpy") as tensors:

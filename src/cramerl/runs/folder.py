@@ -13,7 +13,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 CONFIG, SPEC, VERSIONS, WEIGHT_NORMS = "config.json", "environment.json", "versions.json", "weights.json"
 EXPORTED_WEIGHTS = "model.safetensors"
+RUN_FILES = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, WEIGHT_NORMS, "checkpoints", "tensorboard", ".lock"}
+"""All that training writes into a folder."""
 _LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "gymnax", "ale-py", "gymnasium", "safetensors")
 
 
@@ -55,7 +57,6 @@ class RunFolder:
             raise ValueError(
                 f"out must be a new or empty folder, {path} exists and is not empty; to continue it: cramerl resume"
             )
-        path.mkdir(parents=True, exist_ok=True)
         write_json(path / VERSIONS, versions())
         write_json(path / SPEC, spec._asdict())
         write_json(path / CONFIG, group.to_json())
@@ -88,17 +89,24 @@ class RunFolder:
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """The lines of ``metrics.jsonl``, without a last line that a crash cut short."""
-        return _lines(self.path / METRICS)
+        file = self.path / METRICS
+        if not file.exists():
+            return
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.endswith("\n"):
+                    return
+                try:
+                    row = json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"{file} line {number} is not JSON: {error}") from error
+                if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                    raise ValueError(f"{file} line {number} is not a line of a log: it has no step")
+                yield row
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[int]:
         """Keep other processes from training into the same folder. The lock ends with the process."""
-        with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ValueError(f"another process is training in {self.path}; wait for it or stop it") from error
-            yield
+        return lock_folder(self.path, f"another process is training in {self.path}; wait for it or stop it")
 
     def append_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Add lines."""
@@ -145,6 +153,17 @@ class RunFolder:
             os.truncate(file, size)
 
 
+@contextmanager
+def lock_folder(path: Path, taken: str) -> Iterator[int]:
+    """Lock a folder; if it is locked, ValueError says ``taken``. Children that inherit the descriptor keep the lock."""
+    with (path / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(taken) from error
+        yield file.fileno()
+
+
 def read_object(file: Path, build: Callable[[dict[str, Any]], Any]) -> Any:
     """Build something from the object in a JSON file; ValueError names the file and what is wrong with it."""
     try:
@@ -180,22 +199,6 @@ def _append(file: Path, rows: list[dict[str, Any]]) -> None:
     text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
     with file.open("a", encoding="utf-8") as out:
         out.write(text)
-
-
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
-    if not file.exists():
-        return
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.endswith("\n"):
-                return
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"{file} line {number} is not JSON: {error}") from error
-            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-                raise ValueError(f"{file} line {number} is not a line of a log: it has no step")
-            yield row
 
 
 def load_group(path: str | Path) -> RunGroup:

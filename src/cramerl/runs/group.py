@@ -118,18 +118,13 @@ class RunGroup:
     def from_json(cls, values: Mapping[str, Any]) -> RunGroup:
         """A group from plain values; those of earlier versions, which listed seeds and rates in one config, too."""
         values = dict(values)
-        runs = values.pop("runs", None)
-        earlier = [
-            values.pop(name, default)
-            for name, default in (("lanes", 1), ("learning_rates", ()), ("mass_penalties", ()))
-        ]
+        names = ("runs", "lanes", "learning_rates", "mass_penalties")
+        runs, number, rates, penalties = (values.pop(name, None) for name in names)
         if runs is None:
             config = TrainConfig.from_json(values)
-            number, rates, penalties = earlier
-            several = {"seed": range(config.seed, config.seed + number)}
-            several |= {"learning_rate": rates} if rates else {}
-            several |= {"mass_penalty": penalties} if penalties else {}
-            return cls.of(config, **several)
+            seeds = range(config.seed, config.seed + (number or 1))
+            several = {"seed": seeds, "learning_rate": rates, "mass_penalty": penalties}
+            return cls.of(config, **{name: each for name, each in several.items() if each})
         if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
             raise ValueError(f"runs must be a list of objects, got {runs!r}")
         return cls(tuple(TrainConfig.from_json({**values, **run}) for run in runs))

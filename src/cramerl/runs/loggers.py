@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cramerl._extras import load_library, require_library
 from cramerl.runs.config import LANE_SETTINGS, TrainConfig
 from cramerl.runs.group import RunGroup
 
 _COLUMNS = ("step", "frames", "iteration", *LANE_SETTINGS)
-
-
-class Logger(Protocol):
-    """Receives every line of ``metrics.jsonl``."""
-
-    def log(self, row: dict[str, Any]) -> None:
-        """Receive one line."""
-        ...
-
-    def close(self) -> None:
-        """Flush and close."""
-        ...
 
 
 class TensorBoard:
@@ -95,7 +83,7 @@ def require_loggers(config: TrainConfig) -> None:
         require_library(config.track)
 
 
-def make_loggers(group: RunGroup, run: Path, step: int) -> Iterator[Logger]:
+def make_loggers(group: RunGroup, run: Path, step: int) -> Iterator[TensorBoard | Tracker]:
     """The loggers that the settings ask for; ``step`` is where a resumed run continues."""
     if group.first.tensorboard:
         yield TensorBoard(run, step)

@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from cramerl.runs.trainer import OnProgress, Status
+if TYPE_CHECKING:
+    from cramerl.runs.trainer import OnProgress, Status
 
 _WINDOW_SECONDS = 300.0  # over which speeds are averaged
 
@@ -50,16 +51,13 @@ class ProgressBars:
         else:
             print(text, file=self._stream, flush=True)
 
-    def count(self, name: str, done: float, total: float, *, restart: bool = False) -> None:
+    def count(self, name: str, done: int, total: int, *, restart: bool = False) -> None:
         """Move a bar, or create it; ``restart`` forgets its speed so far."""
-        task, _ = self._bars.get(name, (None, 0))
-        if task is None:
-            task = self._progress.add_task("", total=total, completed=done)  # pyright: ignore[reportArgumentType]
-            self._bars[name] = task, done
-        elif restart:
-            self._progress.reset(task, completed=done)  # pyright: ignore[reportArgumentType]
-            self._bars[name] = task, done
-        self._progress.update(task, completed=done, total=total)
+        if restart:
+            self.keep([other for other in self._bars if other != name])
+        if name not in self._bars:
+            self._bars[name] = self._progress.add_task("", total=total, completed=done), done
+        self._progress.update(self._bars[name][0], completed=done, total=total)
 
     def speed(self, name: str) -> float | None:
         """Average speed of a bar over the last minutes; None if that cannot be said yet."""

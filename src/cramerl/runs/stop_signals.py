@@ -1,10 +1,10 @@
-"""Ctrl-C as a request to stop, which long work honours where it can stop cleanly."""
+"""Signals as requests to stop, which long work honours where it can stop cleanly."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,22 +12,35 @@ from typing import Any
 @contextmanager
 def stop_on_interrupt(announce: Callable[[], None]) -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C into a request to stop, which the block polls; the second one interrupts as usual."""
-    requested = threading.Event()
+    requested, previous = threading.Event(), signal.getsignal(signal.SIGINT)
 
     def on_interrupt(*_: Any) -> None:
         requested.set()
         signal.signal(signal.SIGINT, previous)
         announce()
 
-    if threading.current_thread() is not threading.main_thread():
+    with _handled([signal.SIGINT], on_interrupt):
         yield requested.is_set
-        return
-    previous = signal.getsignal(signal.SIGINT)
-    if previous is None or previous == signal.SIG_IGN:
-        yield requested.is_set
-        return
-    signal.signal(signal.SIGINT, on_interrupt)
+
+
+@contextmanager
+def collect_stop_signals() -> Iterator[list[int]]:
+    """The signals that have asked this process to stop so far, instead of raising them: children are stopped first."""
+    came: list[int] = []
+    with _handled([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], lambda number, _: came.append(number)):
+        yield came
+
+
+@contextmanager
+def _handled(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> Iterator[None]:
+    """Handle signals while a block runs. One that is ignored (nohup) stays ignored; other threads cannot handle any."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in numbers if in_main_thread}
+    before = {number: old for number, old in before.items() if old not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, handler)
     try:
-        yield requested.is_set
+        yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, old in before.items():
+            signal.signal(number, old)

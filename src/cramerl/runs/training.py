@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from cramerl.runs import build, loggers
@@ -44,8 +45,8 @@ def train(
     group = as_group(runs)
     config = group.first
     loggers.require_loggers(config)
-    loop = build.make_loop(group)  # before the folder: settings that cannot be built leave nothing behind
-    try:
+    # Before the folder: settings that cannot be built leave nothing behind.
+    with closing(build.make_loop(group)) as loop:
         if config.initial_weights:
             loop.set_params(read_weights(config.initial_weights, loop.params))
         folder = RunFolder.create(group, loop.spec, None if out is None else Path(out))
@@ -53,8 +54,6 @@ def train(
             trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
             trainer.message = _headline(config, loop.spec.family, folder.path)
             return trainer.run()
-    finally:
-        loop.close()
 
 
 def resume(
@@ -79,19 +78,15 @@ def resume(
         raise ValueError(f"run must have been trained with checkpoints 'full', {run} has {config.checkpoints!r}")
     if steps is not None:
         group = group.replace(steps=steps)
-    loop = build.make_loop(group)
-    try:
-        with folder.locked():
-            trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
-            if not trainer.restore() and config.initial_weights:
-                loop.set_params(read_weights(config.initial_weights, loop.params))
-            if loop.schedule.blocks(group.first.steps) < loop.block:
-                raise ValueError(f"steps must be at least {trainer.step}, which the run has done, got {steps}")
-            if steps is not None:
-                folder.change_group(group)
-            return trainer.run()
-    finally:
-        loop.close()
+    with closing(build.make_loop(group)) as loop, folder.locked():
+        trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
+        if not trainer.restore() and config.initial_weights:
+            loop.set_params(read_weights(config.initial_weights, loop.params))
+        if loop.schedule.blocks(group.first.steps) < loop.block:
+            raise ValueError(f"steps must be at least {trainer.step}, which the run has done, got {steps}")
+        if steps is not None:
+            folder.change_group(group)
+        return trainer.run()
 
 
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:

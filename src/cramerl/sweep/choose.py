@@ -63,18 +63,17 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
     if not found:
         raise ValueError(f"{folder} has no run yet: nothing can be chosen from it")
     failed = {job["folder"] for job in record["jobs"] if "failed" in job}
-    started = {run.folder for run in found}
-    missing = {(j["agent"], j["env"]): j["folder"] for j in record["jobs"] if j["folder"] not in started | failed}
-    states = {(folder / run.folder).resolve(): run for run in found}
-    curves = [curve for curve in read_curves([folder]) if curve.source.resolve() in states]
+    ended = failed | {run.folder for run in found if run.finished}
+    jobs = {job["folder"]: (job["agent"], job["env"]) for job in record["jobs"]}
+    jobs |= {run.folder: (run.group.first.agent, run.group.first.env) for run in found}
+    waiting = {place: name for name, place in jobs.items() if name not in ended}
+    folders = {(folder / run.folder).resolve() for run in found}
+    curves = [curve for curve in read_curves([folder]) if curve.source.resolve() in folders]
     choices = []
     for agent, env in ((agent, env) for agent in agents for env in envs):
         mine = [curve for curve in curves if (curve.agent, curve.env) == (agent, env)]
-        unfinished = [run for run in map(states.get, {c.source.resolve() for c in mine}) if run and not run.finished]
-        waiting = [missing[agent, env]] if (agent, env) in missing else []
-        waiting += [run.folder for run in unfinished if run.folder not in failed]
-        if waiting:
-            raise ValueError(f"{folder / waiting[0]} is not finished: nothing can be chosen before it is")
+        if (agent, env) in waiting:
+            raise ValueError(f"{folder / waiting[agent, env]} is not finished: nothing can be chosen before it is")
         if not mine:
             raise ValueError(f"{folder} has no run of {agent} on {env} to choose from")
         names = [name for name in AXES if applies(name, agent, env)]

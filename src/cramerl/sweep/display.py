@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from cramerl.runs.folder import TIMING
 from cramerl.runs.progress import ProgressBars, duration
 from cramerl.sweep.execute import State
-from cramerl.sweep.folder import last_speed
+from cramerl.sweep.folder import last_rows
 from cramerl.sweep.plan import Job
 
 _LOOK_SECONDS = 1.0  # between looks into the folders of running jobs
@@ -35,16 +36,12 @@ def sweep_display(
     steps: dict[str, int] = {}  # that this sweep has done, by folder, summed over the runs of a job
     looked = clock() - _LOOK_SECONDS
 
-    def say_once(text: str) -> None:
-        if text not in said:
-            said.add(text)
-            bars.say(text)
-
     def on_progress(state: State) -> None:
         nonlocal looked
         with suppress(OSError, ValueError):
-            for text in _events(state):
-                say_once(text)
+            for text in [text for text in _events(state) if text not in said]:
+                said.add(text)
+                bars.say(text)
             if clock() - looked >= _LOOK_SECONDS or not state.running:
                 looked = clock()
                 _show(bars, state, out, done_before, steps)
@@ -94,8 +91,8 @@ def _show(bars: ProgressBars, state: State, out: Path, done_before: int, steps: 
 
 def _progress(out: Path, job: Job) -> tuple[int, float]:
     """The step of a running job and its speed, as far as it has logged since it started."""
-    try:
-        step, speed = last_speed(out / job.folder)
-    except (OSError, ValueError):  # being written
-        return job.step, 0.0
-    return (step, speed) if step > job.step else (job.step, 0.0)
+    with suppress(OSError, ValueError):  # being written
+        for row in last_rows(out / job.folder / TIMING, 1)[-1:]:
+            if row["step"] > job.step:
+                return row["step"], row["charts/SPS"]
+    return job.step, 0.0

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 from cramerl.sweep.folder import log_file
-from cramerl.sweep.job import Ended, JobFile, child_environment, close_input, judge, start_child, stop_signal
+from cramerl.sweep.job import Ended, JobFile, child_environment, judge, start_child, stop_signal
 from cramerl.sweep.plan import Job
 
 _POLL_SECONDS = 0.1
@@ -57,33 +55,6 @@ class State(NamedTuple):
     stopping: bool
 
 
-class StopSignals:
-    """Counts the signals that ask a process to stop, instead of raising them: children are stopped first.
-
-    Attributes:
-        count: how many came.
-        first: the first of them, or None.
-    """
-
-    def __init__(self) -> None:
-        self.count, self.first = 0, None
-
-    def __enter__(self) -> Self:
-        # A signal that is ignored (nohup) stays ignored.
-        asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        handled = [number for number in asked if signal.getsignal(number) not in (signal.SIG_IGN, None)]
-        self._before = {number: signal.signal(number, self._on_signal) for number in handled}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _on_signal(self, number: int, _: Any) -> None:
-        self.count += 1
-        self.first = self.first or number
-
-
 def execute(
     jobs: Sequence[Job],
     executor: Executor,
@@ -105,19 +76,18 @@ def execute(
         deadline: time of the clock after which jobs are stopped with checkpoints.
         clock: seconds.
     """
-    waiting, state = deque(jobs), State([], {}, [], [], False)
-    requests, killed = 0, False
+    waiting, state = list(jobs), State([], {}, [], [], False)
+    requests = 0
     try:
         while state.running or (waiting and not state.stopping):
             if not state.stopping and (stop_requests() or (deadline is not None and clock() >= deadline)):
                 state, requests = state._replace(stopping=True), stop_requests()
                 executor.stop()
-            if state.stopping and stop_requests() > requests and not killed:
-                killed = True
+            if state.stopping and stop_requests() > requests:
                 executor.kill()
             ended = []
             while waiting and not state.stopping and len(state.running) < slots():
-                state.running.append(waiting.popleft())
+                state.running.append(waiting.pop(0))
                 try:
                     executor.start(state.running[-1])
                 except (OSError, ValueError) as error:  # one job that cannot start has failed like any other
@@ -167,7 +137,7 @@ class LocalProcesses:
         over = [(job, process) for job, process in self._running if process.poll() is not None]
         self._running = [pair for pair in self._running if pair not in over]
         for _, process in over:
-            close_input(process)
+            process.communicate()  # closes its input
         return [judge(self._out, job, process.returncode, stopping=self._stopping) for job, process in over]
 
     def stop(self) -> None:
@@ -180,10 +150,8 @@ class LocalProcesses:
         """End every process."""
         self._stopping = True
         for _, process in self._running:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            close_input(process)
+            process.kill()
+            process.communicate()
 
 
 def default_slots(jobs: int) -> int:

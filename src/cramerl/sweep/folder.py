@@ -6,28 +6,17 @@ The folder of a job is the truth about it: a sweep that is started again inspect
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl._files import write_json
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.folder import (
-    CONFIG,
-    METRICS,
-    SPEC,
-    TIMING,
-    VERSIONS,
-    WEIGHT_NORMS,
-    RunFolder,
-    load_group,
-    read_object,
-)
-from cramerl.runs.group import DIVERGED, RunGroup
+from cramerl.runs.folder import CONFIG, METRICS, RUN_FILES, RunFolder, load_group, lock_folder, read_object
+from cramerl.runs.group import RunGroup
 from cramerl.sweep.plan import (
     AXES,
     Identity,
@@ -43,7 +32,6 @@ from cramerl.sweep.plan import (
 
 RECORD, LOGS = "sweep.json", "logs"
 _FORMAT = 2
-_RUN_FILES = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, WEIGHT_NORMS, "checkpoints", "tensorboard", ".lock"}
 _ROW_BYTES = 4096  # an upper bound for one line of a log
 
 
@@ -81,12 +69,6 @@ class Plan(NamedTuple):
     varied: dict[str, tuple[Any, ...]]
 
 
-def require_folder(out: Path) -> None:
-    """Raise ValueError if ``out`` exists and is not a folder."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"OUT must be a folder, {out} is a file")
-
-
 def log_file(out: Path, folder: str) -> Path:
     """Where the output of a job's process goes."""
     return out / LOGS / f"{folder}.log"
@@ -94,34 +76,25 @@ def log_file(out: Path, folder: str) -> Path:
 
 def find_runs(out: Path) -> list[RunState]:
     """All runs in the folder of a sweep, whoever made them."""
-    require_folder(Path(out))
-    folders = [path.parent for path in sorted(Path(out).glob(f"*/*/{CONFIG}"))]
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"OUT must be a folder, {out} is a file")
+    folders = [path.parent for path in sorted(out.glob(f"*/*/{CONFIG}"))]
     return [inspect_run(folder)._replace(folder=folder.relative_to(out).as_posix()) for folder in folders]
 
 
 def inspect_run(folder: Path) -> RunState:
     """How far the run or group in a folder is."""
     group = load_group(folder)
-    rows = _last_rows(folder / METRICS, len(group) + 1)
+    rows = last_rows(folder / METRICS, len(group) + 1)
     step = max((row["step"] for row in rows), default=0)
     last = [row for row in rows if row["step"] == step]
     lines = sum("charts/epsilon" in row for row in last)
-    diverged: list[int] = []
-    if lines < len(group) > 1 and (folder / METRICS).exists():
-        with (folder / METRICS).open(encoding="utf-8", errors="replace") as log:
-            found = [json.loads(line) for line in log if f'"{DIVERGED}": true' in line and line.endswith("\n")]
-        diverged = group.diverged(found)
+    diverged = group.diverged(RunFolder(folder).metrics()) if lines < len(group) > 1 else []
     config = group.first
     evaluated = not config.eval_episodes or 0 in diverged or any("eval/episodic_return" in row for row in last)
     at_end = step >= config.steps or len(diverged) == len(group)
     finished = at_end and lines + len(diverged) == len(group) and evaluated
     return RunState(str(folder), group, step, finished, any(folder.glob("checkpoints/*/manifest.json")), diverged)
-
-
-def last_speed(folder: Path) -> tuple[int, float]:
-    """Steps that a job has done, and its steps per second summed over its runs, as last logged."""
-    rows = _last_rows(folder / TIMING, 1)
-    return (rows[-1]["step"], float(rows[-1].get("charts/SPS", 0.0))) if rows else (0, 0.0)
 
 
 def make_plan(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
@@ -132,7 +105,7 @@ def make_plan(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
         out: folder of the sweep; need not exist.
         stored: folders of jobs that have a checkpoint in a storage.
     """
-    out, runs = Path(out), wanted_runs(sweep)
+    runs = wanted_runs(sweep)
     found = [run._replace(has_checkpoint=run.has_checkpoint or run.folder in stored) for run in find_runs(out)]
     axes = {name: tuple(values) for name, values in read_record(out)["axes"].items()} | sweep.varied
     if sweep.allow_variants:
@@ -163,19 +136,16 @@ def make_plan(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
 
 def match_runs(runs: list[TrainConfig], found: list[RunState]) -> tuple[list[tuple[RunState, int]], list[TrainConfig]]:
     """Which folders hold the runs, each with the steps it is to have (no fewer than it has), and the missing runs."""
-    number_of: dict[Identity, int] = {}
-    for number, state in sorted(enumerate(found), key=lambda pair: not pair[1].finished):
+    state_of: dict[Identity, RunState] = {}
+    for state in sorted(found, key=lambda state: not state.finished):
         for config in state.group.configs:
-            number_of.setdefault(identity(config), number)
-    steps: dict[int, int] = {}
-    missing = []
+            state_of.setdefault(identity(config), state)
+    matched: dict[str, tuple[RunState, int]] = {}
     for run in runs:
-        number = number_of.get(identity(run))
-        if number is None:
-            missing.append(run)
-        else:
-            steps[number] = max(steps.get(number, found[number].group.first.steps), run.steps)
-    return [(found[number], most) for number, most in steps.items()], missing
+        if (state := state_of.get(identity(run))) is not None:
+            _, steps = matched.get(state.folder, (state, state.group.first.steps))
+            matched[state.folder] = state, max(steps, run.steps)
+    return list(matched.values()), [run for run in runs if identity(run) not in state_of]
 
 
 def resume_job(run: RunState, steps: int, out: Path) -> Job:
@@ -206,19 +176,10 @@ def clear_folder(path: Path) -> None:
             shutil.rmtree(path)
 
 
-@contextmanager
-def locked(out: Path) -> Iterator[int]:
+def locked(out: Path) -> AbstractContextManager[int]:
     """Keep other sweeps out of a folder. Children that inherit the descriptor keep the lock too."""
-    require_folder(out)
     out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ValueError(
-                f"another sweep is running in {out}, or its last runs are stopping; wait for it"
-            ) from error
-        yield file.fileno()
+    return lock_folder(out, f"another sweep is running in {out}, or its last runs are stopping; wait for it")
 
 
 def read_record(out: Path) -> dict[str, Any]:
@@ -231,10 +192,9 @@ def read_record(out: Path) -> dict[str, Any]:
         needed = {"commands": (), "axes": (), "chosen": ("agent", "env", "from"), "jobs": ("folder", "agent", "env")}
         for name, keys in needed.items():
             values, kind = record.get(name), {"commands": str, "axes": list}.get(name, dict)
-            items = values.values() if isinstance(values, dict) else values
-            if not isinstance(values, type(empty[name])) or not all(
-                isinstance(item, kind) and all(key in item for key in keys) for item in items or ()
-            ):
+            items = values.values() if isinstance(values, dict) else values or ()
+            good = (isinstance(item, kind) and all(key in item for key in keys) for item in items)
+            if not isinstance(values, type(empty[name])) or not all(good):
                 with_keys = f" with {', '.join(keys)}" if keys else ""
                 raise ValueError(f"{name} must hold {kind.__name__}{with_keys}, got {values!r}")
         return record
@@ -271,13 +231,13 @@ def _require_run_files(path: Path) -> None:
     """Raise ValueError if a folder in which a run starts holds anything that `cramerl train` did not write."""
     if not path.exists():
         return
-    others = [entry.name for entry in path.iterdir() if entry.name not in _RUN_FILES] if path.is_dir() else [path.name]
-    others = [name for name in others if not name.startswith(tuple(f".{Path(file).stem}-" for file in _RUN_FILES))]
+    others = [entry.name for entry in path.iterdir() if entry.name not in RUN_FILES] if path.is_dir() else [path.name]
+    others = [name for name in others if not name.startswith(tuple(f".{Path(file).stem}-" for file in RUN_FILES))]
     if others:
         raise ValueError(f"{path} is where a run of this sweep belongs, but holds {sorted(others)[0]}; move it away")
 
 
-def _last_rows(file: Path, lines: int) -> list[dict[str, Any]]:
+def last_rows(file: Path, lines: int) -> list[dict[str, Any]]:
     """At least so many lines from the end of a log, if it has them; a line cut short by a crash is left out."""
     if not file.exists():
         return []
@@ -286,12 +246,8 @@ def _last_rows(file: Path, lines: int) -> list[dict[str, Any]]:
         start = max(0, size - lines * _ROW_BYTES)
         log.seek(start)
         text = log.read().decode(errors="replace")
-    rows = []
-    for line in text.split("\n")[1 if start else 0 : -1]:
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{file} holds a line that is not JSON: {error}") from error
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
-            rows.append(row)
-    return rows
+    try:
+        rows = [json.loads(line) for line in text.split("\n")[1 if start else 0 : -1]]
+    except ValueError as error:
+        raise ValueError(f"{file} holds a line that is not JSON: {error}") from error
+    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,10 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from cramerl._files import write_json
-from cramerl.runs.folder import read_object
 from cramerl.runs.group import RunGroup
 from cramerl.sweep.folder import inspect_run, log_file
 from cramerl.sweep.plan import Job
@@ -40,19 +40,15 @@ class JobFile(NamedTuple):
 
     def write(self, file: Path) -> Path:
         """Write the file."""
-        file.parent.mkdir(parents=True, exist_ok=True)
         content = {"folder": str(self.folder), "log": str(self.log), "mirror": self.mirror}
         return write_json(file, content | {"settings": self.group.to_json()})
 
     @classmethod
     def read(cls, file: Path) -> JobFile:
         """Read a file that `write` wrote."""
-
-        def build(values: dict[str, Any]) -> JobFile:
-            group = RunGroup.from_json(values["settings"])
-            return cls(Path(values["folder"]), group, Path(values["log"]), values["mirror"])
-
-        return read_object(file, build)
+        values = json.loads(file.read_text(encoding="utf-8"))
+        group = RunGroup.from_json(values["settings"])
+        return cls(Path(values["folder"]), group, Path(values["log"]), values["mirror"])
 
 
 class Ended(NamedTuple):
@@ -133,10 +129,3 @@ def child_environment(environment: Mapping[str, str], slots: float) -> dict[str,
     if slots <= 1 or any(name in environment for name in _MEMORY):
         return dict(environment)
     return {**environment, _MEMORY[0]: f"{_MEMORY_FRACTION / slots:.3f}"}
-
-
-def close_input(process: subprocess.Popen[bytes]) -> None:
-    """Close our end of a child's standard input, after it has ended."""
-    if process.stdin is not None:
-        with suppress(OSError):
-            process.stdin.close()

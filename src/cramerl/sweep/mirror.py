@@ -54,22 +54,21 @@ class Mirror:
         local = {path.relative_to(self._folder).as_posix(): path for path in self._folder.rglob("[!.]*")}
         local = {name: path for name, path in local.items() if path.is_file() and "/." not in name}
         remote, files = self._list("files"), {}
+        for folder in ("files", "snapshots"):
+            self._fs.makedirs(f"{self._root}/{folder}", exist_ok=True)
         for name, path in sorted((local | ({_LOG: self._log} if self._log.exists() else {})).items()):
             if name.startswith("checkpoints/"):
                 files[name] = digest = _digest(path, path.stat().st_mtime_ns)
                 if remote.get(digest) != path.stat().st_size:
-                    self._fs.makedirs(f"{self._root}/files", exist_ok=True)
                     self._fs.put_file(str(path), f"{self._root}/files/{digest}")
             else:  # the log may grow meanwhile: send what was hashed
                 data = path.read_bytes()
                 files[name] = digest = hashlib.sha256(data).hexdigest()
                 if remote.get(digest) != len(data):
-                    self._fs.makedirs(f"{self._root}/files", exist_ok=True)
                     self._fs.pipe_file(f"{self._root}/files/{digest}", data)
         step = inspect_run(self._folder).step if CONFIG in files else 0
         number = max((int(name.split("-")[1]) for name in self._list("snapshots")), default=0) + 1
         name = f"{step:012d}-{number:06d}-{uuid.uuid4().hex[:8]}.json"
-        self._fs.makedirs(f"{self._root}/snapshots", exist_ok=True)
         self._fs.pipe_file(f"{self._root}/snapshots/{name}", json.dumps(files, indent=1).encode())
         self._prune()
 
@@ -119,11 +118,8 @@ class Mirror:
     def _list(self, folder: str) -> dict[str, int]:
         """The files of a folder in the storage, with their sizes."""
         self._fs.invalidate_cache()
-        try:
-            found = self._fs.ls(f"{self._root}/{folder}", detail=True)
-        except FileNotFoundError:
-            return {}
-        return {entry["name"].rpartition("/")[2]: entry["size"] for entry in found if entry["type"] == "file"}
+        found = self._fs.find(f"{self._root}/{folder}", detail=True)
+        return {name.rpartition("/")[2]: entry["size"] for name, entry in found.items()}
 
     def _read(self, name: str) -> dict[str, str]:
         return json.loads(self._fs.cat_file(f"{self._root}/snapshots/{name}"))

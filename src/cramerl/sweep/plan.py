@@ -61,9 +61,6 @@ class Sweep:
         return {name: tuple(values) for name, values in found.items()}
 
     def __post_init__(self) -> None:
-        for name in ("agents", "envs", "seeds"):
-            if not getattr(self, name):
-                raise ValueError(f"{name} must not be empty")
         for name, values in self.axes.items():
             if name not in AXES or isinstance(DEFAULTS[name], tuple):
                 raise ValueError(f"{name} must have one value in a sweep, got {value_text(tuple(values))}")
@@ -181,24 +178,16 @@ def require_consistent(
     asked: dict[tuple[str, str], list[Identity]] = {}
     for run in runs:
         asked.setdefault((run.agent, run.env), []).append(identity(run))
+    may_differ = ("seed", *varied)
     for folder, group in existing.items():
         old = identity(group.first)
         differences = [
-            (
-                [
-                    name
-                    for name, x, y in zip(SETTINGS, old, new, strict=True)
-                    if x != y and name not in ("seed", *varied)
-                ],
-                new,
-            )
+            {name: (x, y) for name, x, y in zip(SETTINGS, old, new, strict=True) if x != y and name not in may_differ}
             for new in asked.get((group.first.agent, group.first.env), [])
         ]
-        if not differences or not all(names for names, _ in differences):
+        if not differences or not all(differences):
             continue
-        names, new = min(differences, key=lambda pair: len(pair[0]))
-        name, place = names[0], list(SETTINGS).index(names[0])
-        before, now = old[place], new[place]
+        name, (before, now) = next(iter(min(differences, key=len).items()))
         hint = "use another folder"
         if name in AXES and not isinstance(before, tuple) and not searched:
             flag = f"--{name.replace('_', '-')} {value_text(before)},{value_text(now)}"

@@ -23,7 +23,6 @@ from cramerl.sweep.job import (
     Ended,
     JobFile,
     child_environment,
-    close_input,
     judge,
     last_line,
     start_child,
@@ -184,8 +183,9 @@ def run_task(settings: TaskSettings, job: Job) -> tuple[int, str]:
             file, locks = JobFile(settings.out / job.folder, job.group, log_file(settings.out, job.folder)), ()
         else:
             place, lock = stack.enter_context(scratch_folder(settings.scratch))
-            file, locks = JobFile(place / "run", job.group, place / "log", f"{settings.storage}/{job.folder}"), (lock,)
-            Mirror(f"{settings.storage}/{job.folder}", file.folder, file.log).download(checkpoints=True)
+            mirror = Mirror(f"{settings.storage}/{job.folder}", place / "run", place / "log")
+            file, locks = JobFile(place / "run", job.group, place / "log", mirror.url), (lock,)
+            mirror.download(checkpoints=True)
         process = start_child(settings.python, file, task_environment(settings), keep_open=locks)
         while True:
             try:
@@ -197,7 +197,7 @@ def run_task(settings: TaskSettings, job: Job) -> tuple[int, str]:
             except KeyboardInterrupt:
                 stopping = True
                 process.send_signal(stop_signal(job))
-        close_input(process)
+        process.communicate()  # closes its input
         if not stopping and status in (STOPPED, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM):
             raise JobLost(f"its process was ended by something else, status {status}")
         return status, last_line(file.log)
@@ -217,9 +217,7 @@ def task_environment(settings: TaskSettings) -> dict[str, str]:
     own = {name: text for name, text in os.environ.items() if not name.endswith(_THREADS)}
     if settings.resources.gpus == 0:
         own["JAX_PLATFORMS"] = "cpu"  # an accelerator on this machine belongs to others
-    return child_environment(
-        {**own, **settings.environment}, 1 / settings.resources.gpus if settings.resources.gpus else 1
-    )
+    return child_environment(own | dict(settings.environment), 1 / (settings.resources.gpus or 1))
 
 
 @contextmanager
@@ -256,15 +254,12 @@ def job_resources(
     """
     machines = [node["Resources"] for node in nodes if node["Alive"]]
     most = {name: max((machine.get(name, 0.0) for machine in machines), default=0.0) for name in ("CPU", "GPU")}
-    defaults = min(_MOST_CPUS, most["CPU"]), min(1.0, most["GPU"])
-    asked = Resources(
-        *(given if given is not None else default for given, default in zip((cpus, gpus), defaults, strict=True))
-    )
-    fits = [m.get("CPU", 0.0) >= asked.cpus and m.get("GPU", 0.0) >= asked.gpus for m in machines]
-    if must_fit and not any(fits):
+    cpus = min(_MOST_CPUS, most["CPU"]) if cpus is None else cpus
+    gpus = min(1.0, most["GPU"]) if gpus is None else gpus
+    if must_fit and not any(m.get("CPU", 0.0) >= cpus and m.get("GPU", 0.0) >= gpus for m in machines):
         has = "; ".join(f"{machine.get('CPU', 0):g} CPUs, {machine.get('GPU', 0):g} GPUs" for machine in machines)
         raise ValueError(
-            f"a job takes {asked.cpus:g} CPUs and {asked.gpus:g} GPUs, but no machine has as much ({has}); see "
+            f"a job takes {cpus:g} CPUs and {gpus:g} GPUs, but no machine has as much ({has}); see "
             "--cpus-per-run and --gpus-per-run, and --jobs for machines that will be added"
         )
-    return asked
+    return Resources(cpus, gpus)

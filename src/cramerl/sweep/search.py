@@ -66,12 +66,11 @@ class Search:
     def __init__(
         self, out: Path, space: Space, sweep: Sweep, *, trials: int, batch: int, seed: int, file: Path | None = None
     ):
-        optuna = load_library("optuna")
+        self._optuna = optuna = load_library("optuna")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._out, self._sweep, self._trials, self._batch, self._seed = out, sweep, trials, batch, seed
-        journal = load_library("optuna.storages.journal")
-        self._optuna, file = optuna, out / SEARCH if file is None else file
-        storage = optuna.storages.JournalStorage(journal.JournalFileBackend(str(file)))
+        file = file or out / SEARCH
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
         self._studies: dict[tuple[str, str], Any] = {}
         self._spaces: dict[tuple[str, str], Space] = {}
         settings = {"space": {name: list(values) for name, values in space.items()}, "seed": seed, "batch": batch}
@@ -120,15 +119,12 @@ class Search:
 
     def scores(self, place: tuple[str, str]) -> list[float | None]:
         """Mean score over the seeds of each trial; None if a run is not finished, failed or diverged."""
-        finished = {(self._out / run.folder).resolve() for run in find_runs(self._out) if run.finished}
         known: dict[Any, float] = {}
-        for curve in read_curves([self._out]) if finished else []:
-            if (curve.agent, curve.env) == place and curve.source.resolve() in finished:
-                known[identity(curve.config)] = final_score(curve)
-        means = []
+        if any(run.finished for run in find_runs(self._out)):
+            known = {identity(curve.config): final_score(curve) for curve in read_curves([self._out]) if curve.finished}
+        means, (agent, env) = [], place
+        changes = {name: value for name, value in self._sweep.changes.items() if applies(name, agent, env)}
         for settings in self.tried[place]:
-            agent, env = place
-            changes = {name: value for name, value in self._sweep.changes.items() if applies(name, agent, env)}
             only = {"agents": (agent,), "envs": (env,), "changes": changes, "variants": {place: [settings]}}
             # By all settings: the folder may hold other runs, which differ in what is not searched.
             runs = wanted_runs(dataclasses.replace(self._sweep, **only))
