@@ -1,11 +1,13 @@
 """Environments of each family by name."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from cramerl.deep.envs.base import EnvSpec, spec_from_json
-from cramerl.runs.build import make_envs
-from cramerl.runs.config import TrainConfig
+from cramerl.runs.build import make_envs, make_learner
+from cramerl.runs.config import SETTINGS, TrainConfig
 
 pytestmark = pytest.mark.usefixtures("lenient_jax")
 
@@ -44,3 +46,30 @@ def test_a_spec_in_json_may_call_gymnax_native():
         assert spec_from_json({**spec._asdict(), "frame_shape": [4], "family": family}) == spec
     with pytest.raises(ValueError, match=r"^family must be one of 'gymnax', 'atari', 'gymnasium', got 'jax'$"):
         spec_from_json({**spec._asdict(), "family": "jax"})
+
+
+CHANGED = {
+    "num_atoms": 12,
+    "v_min": -7.0,
+    "v_max": 7.0,
+    "mass_penalty": 3.0,
+    "mass_penalty_scale": "total",
+    "normalisation": "before",
+    "base_distribution": "zero",
+    "mean_weight": 0.5,
+    "next_distribution": "rearranged",
+    "dqn_loss": "squared",
+    "quantile_threshold": 0.5,
+    "sigma_spacings": 2.0,
+}
+
+
+def test_every_setting_of_a_head_reaches_it():
+    settings = {name: setting for name, setting in SETTINGS.items() if setting.group == "head"}
+    assert set(settings) == set(CHANGED)
+    spec = EnvSpec("none", "gymnasium", 2, (4,), "float32")
+    for name, setting in settings.items():
+        for agent in setting.agents:
+            plain = TrainConfig(agent=agent, network="mlp")
+            changed = dataclasses.replace(plain, **{name: CHANGED[name]})
+            assert make_learner(changed, spec).head != make_learner(plain, spec).head, (agent, name)

@@ -176,7 +176,12 @@ def _ignored(name: str, meant: str, agent: str) -> str:
     ("agent", "name", "value", "meant"),
     [
         ("dqn", "mean_weight", 0.1, "s51, u51"),
-        ("dqn", "num_atoms", 51, "c51, s51, u51, l51, qr, hl_gauss"),  # the default too: it says something that is not so
+        (
+            "dqn",
+            "num_atoms",
+            51,
+            "c51, s51, u51, l51, qr, hl_gauss",
+        ),  # the default too: it says something that is not so
         ("dqn", "base_distribution", "zero", "u51"),
         ("c51", "mass_penalty", 1.0, "s51"),
         ("qr", "v_max", 5.0, "c51, s51, u51, l51, hl_gauss"),

@@ -21,7 +21,7 @@ from cramerl.deep.learner import Learner, make_optimiser
 from cramerl.deep.loop import Loop
 from cramerl.deep.networks import make_network
 from cramerl.deep.schedule import Schedule
-from cramerl.runs.config import TrainConfig
+from cramerl.runs.config import SETTINGS, TrainConfig
 from cramerl.runs.group import RunGroup
 
 _REPLAY_FRACTION = 0.6  # of an accelerator's memory that the replay's frames may take
@@ -60,20 +60,8 @@ def make_envs(config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bo
 
 def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
     """Head, network and optimiser."""
-    head = make_head(
-        config.agent,
-        num_atoms=config.num_atoms,
-        v_min=config.v_min,
-        v_max=config.v_max,
-        mass_penalty=config.mass_penalty,
-        mass_penalty_scale=config.mass_penalty_scale,
-        normalisation=config.normalisation,
-        base_distribution=config.base_distribution,
-        mean_weight=config.mean_weight,
-        dqn_loss=config.dqn_loss,
-        quantile_threshold=config.quantile_threshold,
-        sigma_spacings=config.sigma_spacings,
-    )
+    of_heads = {name: getattr(config, name) for name, setting in SETTINGS.items() if setting.group == "head"}
+    head = make_head(config.agent, **of_heads)
     network = make_network(
         network_name(config, spec),
         spec.observation_shape,
