@@ -13,6 +13,7 @@ from cramerl.claims.claim import FALSE, HOLDS, ROUNDING, WITHIN_ONE, Figures, at
 from cramerl.claims.setting import (
     Setting,
     bellman,
+    drift,
     free_design,
     loss_step,
     mass_sq,
@@ -26,7 +27,6 @@ from cramerl.linear.evaluation import Iterate, evaluate, projected_bellman_itera
 from cramerl.linear.examples import bound_counterexample
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.measures import with_unit_mass
-from cramerl.projections import backup
 
 _TRIALS = 60
 
@@ -86,11 +86,11 @@ def _claim_8c() -> Figures:
     setting, distribution = one_state(), np.array([[0.1, 0.3, 0.2, 0.0, 0.4]])
     before = shape_sq(setting, bellman(setting, distribution) - bellman(setting, distribution))
     after = shape_sq(setting, bellman(setting, distribution + 0.2) - bellman(setting, distribution))
-    sharp = math.sqrt(shape_sq(setting, bellman(setting, np.full((1, 5), 0.2)))) / _drift(setting)
+    sharp = math.sqrt(shape_sq(setting, bellman(setting, np.full((1, 5), 0.2)))) / drift(setting)
     largest = 0.0
     for case, difference in _random_differences(83):
         masses = math.sqrt(float(case.weights @ difference.sum(axis=1) ** 2))
-        allowed = math.sqrt(case.process.discount * shape_sq(case, difference)) + _drift(case) * masses
+        allowed = math.sqrt(case.process.discount * shape_sq(case, difference)) + drift(case) * masses
         largest = max(largest, math.sqrt(shape_sq(case, bellman(case, difference))) / allowed)
     return {
         "distance before": (before, exactly(0.0)),
@@ -214,15 +214,6 @@ def _random_differences(seed: int) -> list[tuple[Setting, Floats]]:
         setting = random_setting(rng, discount=discount, reach=reach, uneven=trial % 2 == 1)
         cases.append((setting, rng.normal(size=(4, setting.support.num_atoms))))
     return cases
-
-
-def _drift(setting: Setting) -> float:
-    """c: the largest C_0 norm of M_r u - u."""
-    branches, k = setting.process.branches, setting.support.num_atoms
-    even = np.full((1, k), 1.0 / k)
-    moved = backup(setting.support, np.unique(branches.rewards), setting.process.discount, even) - even
-    single = [shape_sq(setting, np.repeat(row[None], setting.process.num_states, axis=0)) for row in moved]
-    return math.sqrt(max(single))
 
 
 def _iterates(setting: Setting, start: Floats, num_steps: int = 1) -> Iterator[Iterate]:

@@ -129,14 +129,12 @@ def _mean_change(rng: np.random.Generator, support: Support, *, equal: bool, mas
     k, largest = support.num_atoms, 0.0
     for lam in (0.1, 1.0, 10.0):
         for _ in range(20):
-            rows = rng.normal(size=(1 if mass_row else 3, k)) if k > 3 else rng.normal(size=(1, k))
+            rows = rng.normal(size=(3 if k > 3 else 1, k))
             if equal:
                 rows[:, -1] = rows[:, 0]
-            if mass_row:
-                rows = np.vstack([rows, np.ones(k)])
             p, offset = rng.normal(size=k), rng.normal(size=len(rows))
             if mass_row:
-                offset[-1] = p.sum()
+                rows, offset = np.vstack([rows, np.ones(k)]), np.append(offset, p.sum())
             q = project_affine(support, p, rows, offset, lam)
             largest = max(largest, abs(float(mean(support, q) - mean(support, p))))
     return largest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from cramerl.cramer import cramer_distance_sq, cramer_gram
 from cramerl.linear.operators import projected_bellman_update
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.measures import with_unit_mass
-from cramerl.projections import project
+from cramerl.projections import backup, project
 from cramerl.supports import Support
 
 
@@ -86,6 +87,13 @@ def shape_sq(setting: Setting, difference: Floats) -> float:
 def mass_sq(setting: Setting, difference: Floats) -> float:
     """Squared norm of (S, K) in ee', weighted by the states."""
     return float(setting.weights @ difference.sum(axis=1) ** 2) / setting.support.num_atoms
+
+
+def drift(setting: Setting) -> float:
+    """c: the largest C_0 norm of M_r u - u."""
+    support, even = setting.support, np.full(setting.support.num_atoms, 1.0 / setting.support.num_atoms)
+    moved = backup(support, setting.process.branches.rewards, setting.process.discount, even)
+    return math.sqrt(np.max(cramer_distance_sq(support, moved, even, 0.0)))
 
 
 def distribution_error_sq(setting: Setting, masses: Floats, fine: Support, distribution: Floats) -> float:

@@ -25,6 +25,7 @@ from cramerl.claims.claim import (
 from cramerl.claims.setting import (
     Setting,
     distribution_error_sq,
+    drift,
     free_design,
     loss_step,
     mass_sq,
@@ -41,7 +42,7 @@ from cramerl.linear.evaluation import evaluate, projected_bellman_iterates
 from cramerl.linear.examples import bound_counterexample
 from cramerl.linear.problem import Normalisation
 from cramerl.linear.processes import MarkovRewardProcess
-from cramerl.projections import backup_matrix, project
+from cramerl.projections import backup, project
 from cramerl.supports import Support
 
 
@@ -119,13 +120,13 @@ def _claim_9h() -> Figures:
         # Two weights shared by all states and atoms: outputs of mostly even shape, as a network's are at first.
         design = rng.normal(size=(3, 1, 2)) / 5 + 0.1 * rng.normal(size=(3, 5, 2))
         small.append(spectral_radius(loss_step(setting, design, 1e-3)[0]))
-        safe.append(spectral_radius(loss_step(setting, design, 1.001 * _safe_penalty(setting))[0]))
+        enough = 1.001 * 5 * drift(setting) ** 2 / (1 - 0.6)  # just above kc²/(1-γ)
+        safe.append(spectral_radius(loss_step(setting, design, enough)[0]))
         before.append(spectral_radius(loss_step(setting, design, 1e-3, before=True)[0]))
     # One weight shared by all atoms: one state, outputs w (u + ε(M u - u)) with ε² = λ/kc².
     setting, even = one_state(), np.full(5, 0.2)
-    drift = backup_matrix(setting.support, 0.0, 0.5) @ even - even
-    size_sq = float(cramer_distance_sq(setting.support, drift, 0 * drift, 0.0))
-    design = (even + math.sqrt(1e-3 / (5 * size_sq)) * drift)[None, :, None]
+    moved = backup(setting.support, 0.0, 0.5, even) - even
+    design = (even + math.sqrt(1e-3 / 5) / drift(setting) * moved)[None, :, None]
     slope = float(loss_step(setting, design, 1e-3)[0][0, 0])
     return {
         "change of the fixed point, λ = 0.01 to 100": (max(free), at_most(1e-8)),
@@ -286,14 +287,6 @@ def _lambda_spread(setting: Setting) -> float:
         found.append(design @ np.linalg.solve(np.eye(len(constant)) - matrix, constant))
     own = evaluate(*setting, normalisation="after").masses
     return float(np.abs(np.array(found) - own).max())
-
-
-def _safe_penalty(setting: Setting) -> float:
-    """kc²/(1-γ), with c the largest C_0 norm of M_r u - u."""
-    support, k, gamma = setting.support, setting.support.num_atoms, setting.process.discount
-    even = np.full(k, 1.0 / k)
-    moved = backup_matrix(support, setting.process.branches.rewards, gamma) @ even
-    return k * float(np.max(cramer_distance_sq(support, moved, even, 0.0))) / (1 - gamma)
 
 
 def _growth(weights: list[float]) -> float:
