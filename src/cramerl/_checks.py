@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cramerl._arrays import Array, host_values, is_array, is_compiling
+from cramerl._arrays import Array, expand, host_values, is_array, is_compiling
 from cramerl.supports import Support
 
 
@@ -49,12 +49,9 @@ def require_representable(xp: Any, support: Support, like: Array) -> None:
     """Raise ValueError if the support's atoms coincide, or overflow, in the dtype of ``like``."""
     if is_compiling(like):  # even a dtype's limits are symbols there
         return
-    limits = xp.finfo(like.dtype)
-    if (
-        support.resolution < 2 * float(limits.eps)
-        or support.largest > float(limits.max)
-        or support.smallest_spacing < float(limits.smallest_normal)
-    ):
+    limits, largest = xp.finfo(like.dtype), max(abs(support.v_min), abs(support.v_max))
+    least = max(2 * float(limits.eps) * largest, float(limits.smallest_normal))
+    if support.smallest_spacing < least or largest > float(limits.max):
         raise ValueError(f"support must have atoms that differ in {like.dtype}, got {support!r}")
 
 
@@ -72,16 +69,20 @@ def require_same_last_axis(first: str, a: Array, second: str, b: Array) -> None:
         raise ValueError(f"{first} and {second} must have last axes of equal length, one at least, got {shapes}")
 
 
-def broadcast_leading(**leading: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape of the leading axes, or ValueError naming the shapes that do not broadcast."""
-    shapes = [tuple(shape) for shape in leading.values()]
-    if shapes.count(shapes[0]) == len(shapes):
-        return shapes[0]
+def broadcast(xp: Any, numbers: tuple[str, ...] = (), **arrays: Array) -> list[Array]:
+    """The arrays with common leading axes, or ValueError naming the shapes that do not broadcast.
+
+    Leading axes are all but the last; all axes of the arrays that are named in ``numbers``.
+    """
+    leading = {name: tuple(a.shape if name in numbers else a.shape[:-1]) for name, a in arrays.items()}
     try:
-        return np.broadcast_shapes(*shapes)
+        common, *others = leading.values()
+        if others.count(common) < len(others):  # the usual case is kept cheap
+            common = np.broadcast_shapes(common, *others)
     except ValueError:
-        given = ", ".join(f"{shape} of {name}" for name, shape in zip(leading, shapes, strict=True))
+        given = ", ".join(f"{shape} of {name}" for name, shape in leading.items())
         raise ValueError(f"leading axes must broadcast together, got {given}") from None
+    return [expand(xp, a, (*common, *a.shape[len(leading[name]) :])) for name, a in arrays.items()]
 
 
 def require_penalty(mass_penalty: Any, *, zero_allowed: bool = True) -> Any:
@@ -103,11 +104,9 @@ def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
             number = math.inf
     else:
         known = value
-        if is_array(value) and not isinstance(value, np.generic):
-            known = host_values(value)
-            if known is None:
-                return value
-        if np.ndim(known) != 0 or isinstance(known, (bool, str)) or np.asarray(known).dtype.kind not in "iuf":
+        if is_array(value) and not isinstance(value, np.generic) and (known := host_values(value)) is None:
+            return value
+        if np.ndim(known) != 0 or np.asarray(known).dtype.kind not in "iuf":
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
         number = float(known)
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):

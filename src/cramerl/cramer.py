@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl._arrays import Array, along_last, apply_matrix, as_floats, expand, placement
+from cramerl._arrays import Array, along_last, apply_matrix, as_floats, placement
 from cramerl._checks import (
-    broadcast_leading,
+    broadcast,
     require_choice,
     require_finite,
     require_last_axis,
@@ -48,7 +48,9 @@ def cramer_distance_sq(support: Support, p: Array, q: Array, mass_penalty: Any =
     """
     xp, p, q = as_floats(p=p, q=q)
     mass_penalty = require_penalty(mass_penalty)
-    cumulative = xp.cumulative_sum(_difference(support, xp, p=p, q=q), axis=-1)
+    require_on_support(xp, support, p=p, q=q)
+    p, q = broadcast(xp, p=p, q=q)
+    cumulative = xp.cumulative_sum(p - q, axis=-1)
     mass = cumulative[..., -1]
     return shape_energy(support, xp, cumulative) + mass_penalty / support.num_atoms * mass**2
 
@@ -70,9 +72,10 @@ def raw_distance_sq(support: Support, p: Array, q: Array, form: Literal["cumulat
     """
     require_choice("form", form, ("cumulative", "tail"))
     xp, p, q = as_floats(p=p, q=q)
-    difference, weights = _difference(support, xp, p=p, q=q), _raw_weights(support, tail=form == "tail")
-    if form == "tail":
-        difference = xp.flip(difference, axis=-1)
+    require_on_support(xp, support, p=p, q=q)
+    p, q = broadcast(xp, p=p, q=q)
+    difference = p - q if form == "cumulative" else xp.flip(p - q, axis=-1)
+    weights = _raw_weights(support, tail=form == "tail")
     return xp.sum(xp.cumulative_sum(difference, axis=-1) ** 2 * along_last(xp, weights, difference), axis=-1)
 
 
@@ -194,13 +197,6 @@ def shape_energy(support: Support, xp: Any, cumulative: Array, mean_weight: Any 
     if isinstance(mean_weight, float) and mean_weight == 0:
         return energy
     return energy + mean_weight * xp.sum(areas, axis=-1) ** 2
-
-
-def _difference(support: Support, xp: Any, **pair: Array) -> Array:
-    require_on_support(xp, support, **pair)
-    shape = (*broadcast_leading(**{name: a.shape[:-1] for name, a in pair.items()}), support.num_atoms)
-    first, second = (expand(xp, array, shape) for array in pair.values())
-    return first - second
 
 
 def _raw_weights(support: Support, *, tail: bool) -> Matrix:

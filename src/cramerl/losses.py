@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cramerl._arrays import Array, along_last, as_floats, expand, log_normal_cdf, placement
+from cramerl._arrays import Array, along_last, as_floats, log_normal_cdf, placement
 from cramerl._checks import (
-    broadcast_leading,
+    broadcast,
     require_choice,
     require_finite,
     require_in_unit_interval,
@@ -66,7 +66,7 @@ def cramer_loss(
     mean_weight = require_scale("mean_weight", mean_weight, zero_allowed=True)
     xp, target, prediction = as_floats(target=target, prediction=prediction)
     require_on_support(xp, support, target=target, prediction=prediction)
-    target, prediction = _broadcast(xp, target=target, prediction=prediction)
+    target, prediction = broadcast(xp, target=target, prediction=prediction)
     excess = xp.sum(prediction, axis=-1) - 1.0
     weight = mass_penalty / support.num_atoms if mass_penalty_scale == "orthonormal" else mass_penalty
     cumulative = xp.cumulative_sum(target - prediction, axis=-1)
@@ -88,7 +88,7 @@ def categorical_cross_entropy(target: Array, logits: Array) -> Array:
     xp, target, logits = as_floats(target=target, logits=logits)
     require_same_last_axis("target", target, "logits", logits)
     require_finite(target=target, logits=logits)
-    target, logits = _broadcast(xp, target=target, logits=logits)
+    target, logits = broadcast(xp, target=target, logits=logits)
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     log_probs = shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
     return -xp.sum(target * log_probs, axis=-1)
@@ -121,8 +121,8 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
         if array.ndim == 0 or array.shape[-1] == 0:
             raise ValueError(f"{name} must have a last axis of at least one, got shape {tuple(array.shape)}")
     require_finite(target=target, quantiles=quantiles)
-    leading = broadcast_leading(target=target.shape[:-1], quantiles=quantiles.shape[:-1])
-    samples, count = target.shape[-1], quantiles.shape[-1]
+    target, quantiles = broadcast(xp, target=target, quantiles=quantiles)
+    count = quantiles.shape[-1]
     if levels is None:
         tau = (2 * xp.arange(count, dtype=quantiles.dtype, device=placement(xp, quantiles)) + 1) / (2 * count)
     else:
@@ -130,10 +130,8 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
         if tuple(tau.shape) != (count,):
             raise ValueError(f"levels must have shape ({count},), one for each quantile, got {tuple(tau.shape)}")
         require_in_unit_interval(levels=tau)
-    target = expand(xp, target, (*leading, samples))
-    quantiles = expand(xp, quantiles, (*leading, count))
     delta = target[..., None, :] - quantiles[..., :, None]
-    tau = xp.reshape(tau, (1,) * len(leading) + (count, 1))
+    tau = xp.reshape(tau, (1,) * (quantiles.ndim - 1) + (count, 1))
     weight = xp.where(delta < 0, 1.0 - tau, tau)
     return xp.sum(xp.mean(weight * _scaled_huber(xp, delta, threshold), axis=-1), axis=-1)
 
@@ -202,8 +200,8 @@ def td_huber(target: Array, prediction: Array, threshold: Any = 1.0) -> Array:
 def _td_error(target: Array, prediction: Array) -> tuple[Any, Array]:
     xp, target, prediction = as_floats(target=target, prediction=prediction)
     require_finite(target=target, prediction=prediction)
-    leading = broadcast_leading(target=target.shape, prediction=prediction.shape)
-    return xp, expand(xp, target, leading) - expand(xp, prediction, leading)
+    target, prediction = broadcast(xp, ("target", "prediction"), target=target, prediction=prediction)
+    return xp, target - prediction
 
 
 def _scaled_huber(xp: Any, delta: Array, threshold: Any) -> Array:
@@ -214,8 +212,3 @@ def _scaled_huber(xp: Any, delta: Array, threshold: Any) -> Array:
     inner = xp.minimum(size, kappa)
     divisor = xp.where(kappa > 0, kappa, xp.ones_like(kappa))
     return xp.where(kappa > 0, inner * (size - inner / 2) / divisor, size)
-
-
-def _broadcast(xp: Any, **pair: Array) -> list[Array]:
-    leading = broadcast_leading(**{name: a.shape[:-1] for name, a in pair.items()})
-    return [expand(xp, array, (*leading, array.shape[-1])) for array in pair.values()]

@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import is_numpy_namespace
 
 from cramerl._arrays import Array, along_last, as_floats, clip, constant, expand, host_values, running_max, take
-from cramerl._checks import broadcast_leading, require_in_unit_interval, require_on_support
+from cramerl._checks import broadcast, require_in_unit_interval, require_on_support
 from cramerl.supports import Support
 
 
@@ -138,10 +138,10 @@ def clipped_mass(support: Support, rewards: Array, discounts: Array, masses: Arr
     xp, rewards, discounts, masses = as_floats(rewards=rewards, discounts=discounts, masses=masses)
     require_on_support(xp, support, masses=masses)
     require_in_unit_interval(discounts=discounts)
-    leading = broadcast_leading(rewards=rewards.shape, discounts=discounts.shape, masses=masses.shape[:-1])
-    size = xp.abs(expand(xp, masses, (*leading, support.num_atoms)))
-    rewards, discounts = (expand(xp, array, leading)[..., None] for array in (rewards, discounts))
-    moved = rewards + discounts * along_last(xp, support.atoms, size)
+    given = {"rewards": rewards, "discounts": discounts, "masses": masses}
+    rewards, discounts, masses = broadcast(xp, ("rewards", "discounts"), **given)
+    size = xp.abs(masses)
+    moved = rewards[..., None] + discounts[..., None] * along_last(xp, support.atoms, size)
     outside = (moved < support.v_min) | (moved > support.v_max)
     clipped = xp.sum(xp.where(outside, size, xp.zeros_like(size)), axis=-1)
     return clipped / xp.clip(xp.sum(size, axis=-1), float(xp.finfo(size.dtype).smallest_normal), None)
@@ -228,5 +228,5 @@ def _masses_and_level(support: Support, masses: Array, level: Array) -> tuple[An
     xp, masses, level = as_floats(masses=masses, level=level)
     require_on_support(xp, support, masses=masses)
     require_in_unit_interval(level=level)
-    leading = broadcast_leading(masses=masses.shape[:-1], level=level.shape)
-    return xp, expand(xp, masses, (*leading, support.num_atoms)), expand(xp, level, leading)[..., None]
+    masses, level = broadcast(xp, ("level",), masses=masses, level=level)
+    return xp, masses, level[..., None]

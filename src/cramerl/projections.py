@@ -15,13 +15,12 @@ from cramerl._arrays import (
     as_floats,
     clip,
     constant,
-    expand,
     host_reals,
     host_values,
     take,
 )
 from cramerl._checks import (
-    broadcast_leading,
+    broadcast,
     require_finite,
     require_in_unit_interval,
     require_last_axis,
@@ -62,8 +61,7 @@ def project(support: Support, atoms: Array, masses: Array) -> Array:
     require_same_last_axis("atoms", atoms, "masses", masses)
     require_finite(atoms=atoms, masses=masses)
     require_representable(xp, support, masses)
-    shape = (*broadcast_leading(atoms=atoms.shape[:-1], masses=masses.shape[:-1]), atoms.shape[-1])
-    return _split_mass(support, expand(xp, atoms, shape), expand(xp, masses, shape), xp)
+    return _split_mass(support, *broadcast(xp, atoms=atoms, masses=masses), xp)
 
 
 def backup(support: Support, rewards: Array, discounts: Array, masses: Array) -> Array:
@@ -87,9 +85,9 @@ def backup(support: Support, rewards: Array, discounts: Array, masses: Array) ->
     require_on_support(xp, support, masses=masses)
     require_finite(rewards=rewards)
     require_in_unit_interval(discounts=discounts)
-    leading = broadcast_leading(rewards=rewards.shape, discounts=discounts.shape, masses=masses.shape[:-1])
-    atoms = _shifted(support, xp, rewards, discounts, leading)
-    return _split_mass(support, atoms, expand(xp, masses, atoms.shape), xp)
+    given = {"rewards": rewards, "discounts": discounts, "masses": masses}
+    rewards, discounts, masses = broadcast(xp, ("rewards", "discounts"), **given)
+    return _split_mass(support, _shifted(support, xp, rewards, discounts), masses, xp)
 
 
 def backup_matrix(support: Support, reward: Array, discount: Array) -> Array:
@@ -108,8 +106,7 @@ def backup_matrix(support: Support, reward: Array, discount: Array) -> Array:
     require_finite(reward=reward)
     require_representable(xp, support, reward)
     require_in_unit_interval(discount=discount)
-    leading = broadcast_leading(reward=reward.shape, discount=discount.shape)
-    atoms = _shifted(support, xp, reward, discount, leading)
+    atoms = _shifted(support, xp, *broadcast(xp, ("reward", "discount"), reward=reward, discount=discount))
     rows = _split_mass(support, atoms[..., None], xp.ones_like(atoms)[..., None], xp)
     return xp.matrix_transpose(rows)
 
@@ -143,10 +140,8 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     require_on_support(xp, support, masses=masses)
     require_last_axis(constraints.shape[0], "the rows of matrix", offset=offset)
     require_finite(offset=offset)
-    leading = broadcast_leading(masses=masses.shape[:-1], offset=offset.shape[:-1])
+    masses, offset = broadcast(xp, masses=masses, offset=offset)
     correction = _affine_correction(support, constraints, float(penalty))
-    masses = expand(xp, masses, (*leading, support.num_atoms))
-    offset = expand(xp, offset, (*leading, constraints.shape[0]))
     projected = masses
     for _ in range(2):  # the second time removes the rounding errors of the first
         projected = projected - apply_matrix(xp, correction, apply_matrix(xp, constraints, projected) - offset)
@@ -161,10 +156,10 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     return projected
 
 
-def _shifted(support: Support, xp: Any, rewards: Array, discounts: Array, leading: tuple[int, ...]) -> Array:
-    """r + gamma z, (..., K) with the given leading shape."""
-    rewards, discounts = expand(xp, rewards, leading)[..., None], expand(xp, discounts, leading)[..., None]
-    return rewards + discounts * along_last(xp, support.atoms, rewards)
+def _shifted(support: Support, xp: Any, rewards: Array, discounts: Array) -> Array:
+    """r + gamma z, (...), (...) -> (..., K)."""
+    rewards = rewards[..., None]
+    return rewards + discounts[..., None] * along_last(xp, support.atoms, rewards)
 
 
 def _split_mass(support: Support, atoms: Array, masses: Array, xp: Any) -> Array:

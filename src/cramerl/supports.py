@@ -79,16 +79,6 @@ class Support:
         return self.atoms.size
 
     @property
-    def largest(self) -> float:
-        """Largest absolute value of an atom."""
-        return max(abs(self.v_min), abs(self.v_max))
-
-    @property
-    def resolution(self) -> float:
-        """Smallest spacing divided by the largest atom: the relative precision that a dtype needs."""
-        return self.smallest_spacing / self.largest
-
-    @property
     def v_min(self) -> float:
         """Smallest atom."""
         return float(self.atoms[0])
