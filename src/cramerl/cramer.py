@@ -16,9 +16,8 @@ import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cramerl._arrays import Array, along_last, apply_matrix, as_floats, placement
+from cramerl._arrays import Array, Floats, along_last, apply_matrix, as_floats, placement
 from cramerl._checks import (
     broadcast,
     require_choice,
@@ -28,8 +27,6 @@ from cramerl._checks import (
     require_penalty,
 )
 from cramerl.supports import Support
-
-Matrix = NDArray[np.float64]
 
 
 def cramer_distance_sq(support: Support, p: Array, q: Array, mass_penalty: Any = 1.0) -> Array:
@@ -79,15 +76,15 @@ def raw_distance_sq(support: Support, p: Array, q: Array, form: Literal["cumulat
     return xp.sum(xp.cumulative_sum(difference, axis=-1) ** 2 * along_last(xp, weights, difference), axis=-1)
 
 
-def raw_gram(support: Support, form: Literal["cumulative", "tail"] = "cumulative") -> Matrix:
+def raw_gram(support: Support, form: Literal["cumulative", "tail"] = "cumulative") -> Floats:
     """Matrix (K, K) of `raw_distance_sq`."""
     require_choice("form", form, ("cumulative", "tail"))
     sums, weights = np.tri(support.num_atoms), _raw_weights(support, tail=form == "tail")
     return (sums * weights[::-1]) @ sums.T if form == "tail" else (sums.T * weights) @ sums
 
 
-def cramer_gram(support: Support, mass_penalty: float) -> Matrix:
-    r"""Matrix :math:`C_\lambda` (K, K) of `cramer_distance_sq`, float64.
+def cramer_gram(support: Support, mass_penalty: float) -> Floats:
+    r"""Floats :math:`C_\lambda` (K, K) of `cramer_distance_sq`, float64.
 
     Closed form for any spacing: :math:`C_0` is the matrix :math:`-|z_i - z_j| / 2`, centred in rows and columns.
     """
@@ -97,7 +94,7 @@ def cramer_gram(support: Support, mass_penalty: float) -> Matrix:
     return halved - rows[:, None] - rows + rows.mean() + penalty / support.num_atoms
 
 
-def cramer_gram_inverse(support: Support, mass_penalty: float) -> Matrix:
+def cramer_gram_inverse(support: Support, mass_penalty: float) -> Floats:
     r"""Inverse of :math:`C_\lambda` (K, K): the Laplacian of a path with weights 1/dz, plus :math:`ee^\top/\lambda`.
 
     Needs a positive penalty: without one total mass is not seen and the matrix is singular.
@@ -112,7 +109,7 @@ def cramer_gram_inverse(support: Support, mass_penalty: float) -> Matrix:
     return inverse + 1.0 / (penalty * support.num_atoms)
 
 
-def cramer_gram_sqrt(support: Support, mass_penalty: float) -> Matrix:
+def cramer_gram_sqrt(support: Support, mass_penalty: float) -> Floats:
     r"""Symmetric square root of :math:`C_\lambda` (K, K). Cosines on a uniform support, an SVD otherwise."""
     penalty = float(require_penalty(mass_penalty))
     vectors, scales = _shape_modes(support)
@@ -147,8 +144,8 @@ class UnitMassBasis(NamedTuple):
         left_inverse: (K - 1, K); ``outputs = left_inverse @ masses``.
     """
 
-    basis: Matrix
-    left_inverse: Matrix
+    basis: Floats
+    left_inverse: Floats
 
     def masses(self, outputs: Array) -> Array:
         """Masses (..., K) of total one from outputs (..., K - 1) of any array library."""
@@ -199,13 +196,13 @@ def shape_energy(support: Support, xp: Any, cumulative: Array, mean_weight: Any 
     return energy + mean_weight * xp.sum(areas, axis=-1) ** 2
 
 
-def _raw_weights(support: Support, *, tail: bool) -> Matrix:
+def _raw_weights(support: Support, *, tail: bool) -> Floats:
     """Spacing covered by each partial sum, in the order the sums are taken."""
     spacings = support.spacings[::-1] if tail else support.spacings
     return np.append(spacings, spacings.mean())
 
 
-def _shape_modes(support: Support) -> tuple[Matrix, Matrix]:
+def _shape_modes(support: Support) -> tuple[Floats, Floats]:
     """Eigenvectors (K, K - 1) of C_0 off the constant, and the square roots of their eigenvalues, descending."""
     k = support.num_atoms
     if support.is_uniform:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cramerl._arrays import (
     Array,
+    Floats,
     add_at,
     along_last,
     apply_matrix,
@@ -188,7 +188,7 @@ def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
     return cell, clip(xp, (inside - start) / length, 0.0, 1.0)
 
 
-def _affine_correction(support: Support, constraints: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
+def _affine_correction(support: Support, constraints: Floats, penalty: float) -> Floats:
     """C^-1 A' (A C^-1 A')^+, computed as C^-1/2 (A C^-1/2)^+ with rows of equal size: loses half as many digits."""
     basis, _ = unit_mass_basis(support)
     scales = 1 / np.linalg.norm(basis, axis=0)  # roots of the eigenvalues of C_0

@@ -271,12 +271,10 @@ def _largest_bound(
     of: Literal["distribution_bound", "value_bound"] = "distribution_bound",
 ) -> float:
     """Largest left/right of a bound over random processes, as the certificate of `evaluate` has it."""
-    rng, largest = np.random.default_rng(seed), 0.0
-    for discount in (0.2, 0.2, 0.5, 0.8, 0.8):
-        setting = random_setting(rng, bias=bias, reach=0.9, discount=discount)
-        bound: Bound = getattr(evaluate(*setting, normalisation=normalisation).certificate, of)
-        largest = max(largest, bound.left / bound.right)
-    return largest
+    rng, discounts = np.random.default_rng(seed), (0.2, 0.2, 0.5, 0.8, 0.8)
+    settings = [random_setting(rng, bias=bias, reach=0.9, discount=discount) for discount in discounts]
+    bounds = [getattr(evaluate(*one, normalisation=normalisation).certificate, of) for one in settings]
+    return max(bound.left / bound.right for bound in bounds)
 
 
 def _lambda_spread(setting: Setting) -> float:

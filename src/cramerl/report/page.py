@@ -12,6 +12,7 @@ from cramerl._pages import render
 from cramerl.claims import Claim
 from cramerl.evidence.summary import Summary
 from cramerl.report.claims_page import claims_context
+from cramerl.report.figures import Figure
 from cramerl.report.tables import Table, interval_text, settings_table
 
 GENERATOR = "cramerl report"
@@ -25,18 +26,14 @@ class Picture(NamedTuple):
     """A figure as the page shows it.
 
     Attributes:
-        name: short name, for links.
-        title: heading.
-        caption: text below it.
+        figure: its name, title and caption.
         svg: the drawing, see `inline_svg`.
         width: its width in points.
         values: the values shown where a reader points, see `panel_values`.
         file: name of its files, without suffix.
     """
 
-    name: str
-    title: str
-    caption: str
+    figure: Figure
     svg: str
     width: float
     values: list[dict[str, Any]]
