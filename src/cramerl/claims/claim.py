@@ -9,7 +9,6 @@ from typing import Literal, SupportsFloat, get_args
 
 Verdict = Literal["holds", "holds with a correction", "false"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-HOLDS, CORRECTED, FALSE = VERDICTS
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from cramerl._arrays import Floats
-from cramerl.claims.claim import CORRECTED, FALSE, HOLDS, ROUNDING, Figures, at_most, exactly, printed, states
-from cramerl.claims.setting import bellman, density_distance_sq, random_setting, span_projection, unit_support
+from cramerl.claims.claim import ROUNDING, Figures, at_most, exactly, printed, states
+from cramerl.claims.setting import density_distance_sq, random_setting, unit_support
 from cramerl.cramer import (
     condition_number,
     cramer_distance_sq,
@@ -28,7 +28,7 @@ from cramerl.supports import Support
 @states(
     "1a",
     "The squared distance of two CDFs, |Cp - Cq|², is the quadratic form of CC' in p - q (Eq. 2 and 3)",
-    CORRECTED,
+    "holds with a correction",
     "The subscripts are swapped: |Cv|² = v'C'Cv. For v = (1, 0, ..., 0), k = 11: 11 against 1. Harmless, because both "
     "matrices are -|z_i - z_j|/2 once centred and share their spectrum.",
 )
@@ -50,7 +50,7 @@ def _claim_1a() -> Figures:
 @states(
     "1b",
     "For equal total mass the three squared distances (CC', C'C, C_λ) agree, whatever λ",
-    HOLDS,
+    "holds",
     "Nothing to correct; it holds at any spacing, with the sums weighted by the spacings.",
 )
 def _claim_1b() -> Figures:
@@ -67,7 +67,7 @@ def _claim_1b() -> Figures:
 @states(
     "1c",
     "For different total mass the distances from CC' and from C'C differ",
-    FALSE,
+    "false",
     "They differ in general, not always: a p - q that reads the same backwards gives equality, for instance "
     "(1, 1) on two atoms; (1, 0) gives 2 against 1.",
 )
@@ -85,7 +85,7 @@ def _claim_1c() -> Figures:
 @states(
     "1d",
     "The integral D_C of the squared CDF difference is a distance, scale sensitive of order 1/2",
-    CORRECTED,
+    "holds with a correction",
     "D_C is a squared distance: its square root is a metric, of order 1/2. Unit masses at 0 and 1 and the even mixture "
     "between them: D_C = 1 > 1/4 + 1/4.",
 )
@@ -106,7 +106,7 @@ def _claim_1d() -> Figures:
 @states(
     "2",
     "The penalty λ(q'e - 1)² of the loss (Eq. 5) asks for unit mass",
-    FALSE,
+    "false",
     "Its minimiser has mass √k (7.1414 for k = 51), and the fixed point is √k times the right one. Use "
     "λ(q'e - 1/√k)² = (λ/k)(1'q - 1)², which alone gives the operator of the appendix.",
 )
@@ -128,7 +128,7 @@ def _claim_2() -> Figures:
 @states(
     "2b",
     "On Dirac combs the integral form in the appendix equals (p - q)'C_λ(p - q)",
-    FALSE,
+    "false",
     "Only where masses agree: the mass term lacks 1/k, the centring lacks 1/width, and a uniform density is not the "
     "uniform measure on the atoms. For p - q = (1, 1, 1)/3 the shape part is 1/18 against 0.",
 )
@@ -161,7 +161,7 @@ _LEMMA_1 = {
 @states(
     "3",
     "For k = 51 the condition number of CC' is about 4296, the least 1053, for λ in [0.250, 263]",
-    HOLDS,
+    "holds",
     "The upper end is 263.62. In closed form cos²(π/(2k+1))/sin²(π/(4k+2)), cot²(π/2k) and "
     "[1/(4cos²(π/2k)), 1/(4sin²(π/2k))]; a spacing of h multiplies the range by h.",
 )
@@ -186,7 +186,7 @@ def _claim_3() -> Figures:
 @states(
     "3b",
     "Lemma 1: no symmetric matrix that agrees with CC' on differences of distributions is conditioned better than C_λ",
-    FALSE,
+    "false",
     "Indefinite ones are, down to cos²(π/k)/sin²(π/2k): 1 against 3 for k = 3, with C_0 + s(ve' + ev') - μee'. Among "
     "positive definite ones the lemma holds, by interlacing.",
 )
@@ -203,7 +203,7 @@ def _claim_3b() -> Figures:
 @states(
     "4",
     "The matrices that agree with CC' on differences of distributions are CC' + ae' + ea'",
-    HOLDS,
+    "holds",
     "Nothing to correct: the symmetric matrices that vanish on zero-mass vectors have dimension k, as a has.",
 )
 def _claim_4() -> Figures:
@@ -228,11 +228,11 @@ def _gap_of_forms(support: Support, difference: Floats) -> float:
 def _printed_fixed_point_gap() -> float:
     """Largest entry of the fixed point with the printed constant e, less √k times that of `evaluate`."""
     setting = random_setting(np.random.default_rng(2), num_states=5, num_features=2)
-    root, pi = math.sqrt(setting.support.num_atoms), span_projection(setting)
+    root, pi = math.sqrt(setting.support.num_atoms), setting.span_projection()
     right = evaluate(*setting, normalisation="after").masses
 
     def step(flat: Floats) -> Floats:
-        moved = bellman(setting, flat.reshape(right.shape))
+        moved = setting.bellman(flat.reshape(right.shape))
         return (pi @ (moved - moved.mean(axis=1, keepdims=True) + 1 / root)).ravel()
 
     constant, units = step(np.zeros(right.size)), np.eye(right.size)

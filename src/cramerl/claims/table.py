@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from cramerl.claims.claim import CORRECTED, FALSE, HOLDS, VERDICTS, Claim, Expected, Verdict
+from cramerl.claims.claim import VERDICTS, Claim, Expected, Verdict
 
-MARKS: dict[Verdict, str] = {HOLDS: "✓", CORRECTED: "~", FALSE: "✗"}
+MARKS: dict[Verdict, str] = {"holds": "✓", "holds with a correction": "~", "false": "✗"}
 _ID, _MARK, _GAP = 4, 3, 2
 # A narrower terminal has no room for two columns of text: figures go below the statement.
 _TWO_COLUMNS = 72
@@ -49,7 +49,7 @@ def format_table(claims: Sequence[Claim], width: int) -> str:
 def summary(claims: Sequence[Claim]) -> str:
     """One sentence: the verdicts counted, and whether all figures stand."""
     found = count(claims)
-    verdicts = ", ".join(f"{MARKS[v]} {found[v]} {_AS_A_COUNT[v]}" for v in VERDICTS)
+    verdicts = ", ".join(f"{MARKS[v]} {found[v]} {v.replace('holds', 'hold')}" for v in VERDICTS)
     moved = [claim.id for claim in claims if not claim.passed]
     state = f"FIGURES HAVE MOVED in {', '.join(moved)}" if moved else "All figures reproduced"
     return f"{len(claims)} claims: {verdicts}. {state}."
@@ -84,9 +84,6 @@ def to_json(claims: Sequence[Claim]) -> dict[str, Any]:
             for claim in claims
         ],
     }
-
-
-_AS_A_COUNT: dict[Verdict, str] = {HOLDS: "hold", CORRECTED: "hold with a correction", FALSE: "false"}
 
 
 def _row(id: str, mark: str, statement: list[str], found: list[str], text: int, figures: int) -> list[str]:
