@@ -39,8 +39,7 @@ def require_on_support(xp: Any, support: Any, **arrays: Array) -> None:
     """Raise ValueError unless the arrays hold finite masses on a support whose atoms differ in their dtype."""
     if not isinstance(support, Support):
         raise ValueError(f"support must be a Support, got {support!r}")
-    for name, array in arrays.items():
-        require_last_axis(support.num_atoms, "the atoms of the support", **{name: array})
+    require_last_axis(support.num_atoms, "the atoms of the support", **arrays)
     require_finite(**arrays)
     require_representable(xp, support, next(iter(arrays.values())))
 

@@ -100,19 +100,14 @@ def cramer_gram_inverse(support: Support, mass_penalty: float) -> Floats:
     Needs a positive penalty: without one total mass is not seen and the matrix is singular.
     """
     penalty = float(require_penalty(mass_penalty, zero_allowed=False))
-    inverse = np.zeros((support.num_atoms, support.num_atoms))
-    links = 1.0 / support.spacings
-    i = np.arange(support.num_atoms - 1)
-    inverse[i, i] += links
-    inverse[i + 1, i + 1] += links
-    inverse[i, i + 1] = inverse[i + 1, i] = -links
-    return inverse + 1.0 / (penalty * support.num_atoms)
+    steps = np.diff(np.eye(support.num_atoms), axis=0)
+    return (steps.T / support.spacings) @ steps + 1.0 / (penalty * support.num_atoms)
 
 
 def cramer_gram_sqrt(support: Support, mass_penalty: float) -> Floats:
     r"""Symmetric square root of :math:`C_\lambda` (K, K). Cosines on a uniform support, an SVD otherwise."""
     penalty = float(require_penalty(mass_penalty))
-    vectors, scales = _shape_modes(support)
+    vectors, scales = shape_modes(support)
     return (vectors * scales) @ vectors.T + math.sqrt(penalty) / support.num_atoms
 
 
@@ -132,7 +127,7 @@ def optimal_penalty_range(support: Support) -> tuple[float, float]:
 
     On spacing h they are :math:`h / (4 \cos^2 \frac{\pi}{2K})` and :math:`h / (4 \sin^2 \frac{\pi}{2K})` (Lemma 1).
     """
-    _, scales = _shape_modes(support)
+    _, scales = shape_modes(support)
     return float(scales[-1] ** 2), float(scales[0] ** 2)
 
 
@@ -175,7 +170,7 @@ def unit_mass_basis(support: Support) -> UnitMassBasis:
         >>> basis.masses(np.zeros(2))
         array([0.33333333, 0.33333333, 0.33333333])
     """
-    vectors, scales = _shape_modes(support)
+    vectors, scales = shape_modes(support)
     return UnitMassBasis(vectors / scales, scales[:, None] * vectors.T)
 
 
@@ -202,7 +197,7 @@ def _raw_weights(support: Support, *, tail: bool) -> Floats:
     return np.append(spacings, spacings.mean())
 
 
-def _shape_modes(support: Support) -> tuple[Floats, Floats]:
+def shape_modes(support: Support) -> tuple[Floats, Floats]:
     """Eigenvectors (K, K - 1) of C_0 off the constant, and the square roots of their eigenvalues, descending."""
     k = support.num_atoms
     if support.is_uniform:

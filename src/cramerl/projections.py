@@ -29,7 +29,7 @@ from cramerl._checks import (
     require_representable,
     require_same_last_axis,
 )
-from cramerl.cramer import unit_mass_basis
+from cramerl.cramer import shape_modes
 from cramerl.supports import Support
 
 
@@ -190,9 +190,7 @@ def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
 
 def _affine_correction(support: Support, constraints: Floats, penalty: float) -> Floats:
     """C^-1 A' (A C^-1 A')^+, computed as C^-1/2 (A C^-1/2)^+ with rows of equal size: loses half as many digits."""
-    basis, _ = unit_mass_basis(support)
-    scales = 1 / np.linalg.norm(basis, axis=0)  # roots of the eigenvalues of C_0
-    modes = basis * scales
+    modes, scales = shape_modes(support)
     root = (modes / scales) @ modes.T + 1 / (np.sqrt(penalty) * support.num_atoms)
     whitened = constraints @ root
     sizes = np.linalg.norm(whitened, axis=1)

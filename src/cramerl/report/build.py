@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 import os
 import re
 import shutil
@@ -197,8 +197,4 @@ def _export(summary: Summary) -> dict[str, Any]:
 
 def _plain(values: Any) -> Any:
     """Arrays as nested lists. JSON has no NaN, so missing values are null."""
-    if isinstance(values, dict):
-        return {name: _plain(value) for name, value in values.items()}
-    if isinstance(values, (list, np.ndarray)):
-        return [_plain(value) for value in values]
-    return None if isinstance(values, float) and math.isnan(values) else values
+    return json.loads(json.dumps(values, default=np.ndarray.tolist), parse_constant=lambda name: None)

@@ -80,17 +80,12 @@ def _look(summary: Summary, series: Series) -> dict[str, Any]:
 
     If there is only one agent, its variants take the colours of the others.
     """
-
-    def colour(one: Series) -> str:
-        own = plots.AGENT_COLOURS.get(one.agent, plots.OTHER_COLOUR)
-        if len({other.agent for other in summary.series}) > 1:
-            return own
-        colours = list(dict.fromkeys([own, *plots.AGENT_COLOURS.values()]))
-        return colours[summary.series.index(one) % len(colours)]
-
-    same_colour = [one for one in summary.series if colour(one) == colour(series)]
-    style = _STYLES[same_colour.index(series) % len(_STYLES)]
-    return {"label": series.label, "colour": colour(series), "style": style}
+    colours = [plots.AGENT_COLOURS[series.agent]]
+    variants = [one for one in summary.series if one.agent == series.agent]
+    if variants == summary.series:
+        colours = list(dict.fromkeys([*colours, *plots.AGENT_COLOURS.values()]))
+    style, colour = divmod(variants.index(series), len(colours))
+    return {"label": series.label, "colour": colours[colour], "style": _STYLES[style % len(_STYLES)]}
 
 
 def _panels(summary: Summary) -> tuple[Any, list[Panel]]:
