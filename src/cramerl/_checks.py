@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cramerl._arrays import Array, expand, host_values, is_array, is_compiling
+from cramerl._arrays import Array, as_floats, expand, host_values, is_array, is_compiling
 from cramerl.supports import Support
 
 
@@ -82,6 +82,17 @@ def broadcast(xp: Any, numbers: tuple[str, ...] = (), **arrays: Array) -> list[A
         given = ", ".join(f"{shape} of {name}" for name, shape in leading.items())
         raise ValueError(f"leading axes must broadcast together, got {given}") from None
     return [expand(xp, a, (*common, *a.shape[len(leading[name]) :])) for name, a in arrays.items()]
+
+
+def on_support(support: Any, numbers: tuple[str, ...] = (), **arrays: Array) -> tuple[Any, ...]:
+    """Masses on a support, checked, in one library and with common leading axes: ``xp, first, second, ...``.
+
+    Arrays that are named in ``numbers`` are no masses: they have no axis of atoms.
+    """
+    xp, *values = as_floats(**arrays)
+    arrays = dict(zip(arrays, values, strict=True))
+    require_on_support(xp, support, **{name: array for name, array in arrays.items() if name not in numbers})
+    return xp, *broadcast(xp, numbers, **arrays)
 
 
 def require_penalty(mass_penalty: Any, *, zero_allowed: bool = True) -> Any:

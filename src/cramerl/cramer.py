@@ -18,14 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cramerl._arrays import Array, Floats, along_last, apply_matrix, as_floats, placement
-from cramerl._checks import (
-    broadcast,
-    require_choice,
-    require_finite,
-    require_last_axis,
-    require_on_support,
-    require_penalty,
-)
+from cramerl._checks import on_support, require_choice, require_finite, require_last_axis, require_penalty
 from cramerl.supports import Support
 
 
@@ -43,10 +36,8 @@ def cramer_distance_sq(support: Support, p: Array, q: Array, mass_penalty: Any =
     Returns:
         (...) squared distances.
     """
-    xp, p, q = as_floats(p=p, q=q)
+    xp, p, q = on_support(support, p=p, q=q)
     mass_penalty = require_penalty(mass_penalty)
-    require_on_support(xp, support, p=p, q=q)
-    p, q = broadcast(xp, p=p, q=q)
     cumulative = xp.cumulative_sum(p - q, axis=-1)
     mass = cumulative[..., -1]
     return shape_energy(support, xp, cumulative) + mass_penalty / support.num_atoms * mass**2
@@ -67,19 +58,15 @@ def raw_distance_sq(support: Support, p: Array, q: Array, form: Literal["cumulat
     Returns:
         (...) squared distances.
     """
-    require_choice("form", form, ("cumulative", "tail"))
-    xp, p, q = as_floats(p=p, q=q)
-    require_on_support(xp, support, p=p, q=q)
-    p, q = broadcast(xp, p=p, q=q)
+    weights = _raw_weights(support, form)
+    xp, p, q = on_support(support, p=p, q=q)
     difference = p - q if form == "cumulative" else xp.flip(p - q, axis=-1)
-    weights = _raw_weights(support, tail=form == "tail")
     return xp.sum(xp.cumulative_sum(difference, axis=-1) ** 2 * along_last(xp, weights, difference), axis=-1)
 
 
 def raw_gram(support: Support, form: Literal["cumulative", "tail"] = "cumulative") -> Floats:
     """Matrix (K, K) of `raw_distance_sq`."""
-    require_choice("form", form, ("cumulative", "tail"))
-    sums, weights = np.tri(support.num_atoms), _raw_weights(support, tail=form == "tail")
+    sums, weights = np.tri(support.num_atoms), _raw_weights(support, form)
     return (sums * weights[::-1]) @ sums.T if form == "tail" else (sums.T * weights) @ sums
 
 
@@ -191,9 +178,10 @@ def shape_energy(support: Support, xp: Any, cumulative: Array, mean_weight: Any 
     return energy + mean_weight * xp.sum(areas, axis=-1) ** 2
 
 
-def _raw_weights(support: Support, *, tail: bool) -> Floats:
+def _raw_weights(support: Support, form: str) -> Floats:
     """Spacing covered by each partial sum, in the order the sums are taken."""
-    spacings = support.spacings[::-1] if tail else support.spacings
+    require_choice("form", form, ("cumulative", "tail"))
+    spacings = support.spacings[::-1] if form == "tail" else support.spacings
     return np.append(spacings, spacings.mean())
 
 

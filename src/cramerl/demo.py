@@ -100,11 +100,7 @@ def summary(demo: Demo) -> dict[str, Any]:
             for d in demo.descents
         ],
         "measures": {
-            name: {
-                "mean": float(mean(demo.support, masses)),
-                "total_mass": float(total_mass(demo.support, masses)),
-                "negative_mass": float(negative_mass(demo.support, masses)),
-            }
+            name: {one.__name__: float(one(demo.support, masses)) for one in (mean, total_mass, negative_mass)}
             for name, masses in (("prediction", demo.prediction), ("target", demo.target), ("nearest", demo.nearest))
         },
     }

@@ -13,10 +13,10 @@ import numpy as np
 from cramerl._arrays import Array, along_last, as_floats, log_normal_cdf, placement
 from cramerl._checks import (
     broadcast,
+    on_support,
     require_choice,
     require_finite,
     require_in_unit_interval,
-    require_on_support,
     require_penalty,
     require_representable,
     require_same_last_axis,
@@ -64,9 +64,7 @@ def cramer_loss(
     require_choice("mass_penalty_scale", mass_penalty_scale, ("orthonormal", "total"))
     mass_penalty = require_penalty(mass_penalty)
     mean_weight = require_scale("mean_weight", mean_weight, zero_allowed=True)
-    xp, target, prediction = as_floats(target=target, prediction=prediction)
-    require_on_support(xp, support, target=target, prediction=prediction)
-    target, prediction = broadcast(xp, target=target, prediction=prediction)
+    xp, target, prediction = on_support(support, target=target, prediction=prediction)
     excess = xp.sum(prediction, axis=-1) - 1.0
     weight = mass_penalty / support.num_atoms if mass_penalty_scale == "orthonormal" else mass_penalty
     cumulative = xp.cumulative_sum(target - prediction, axis=-1)

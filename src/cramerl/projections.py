@@ -21,6 +21,7 @@ from cramerl._arrays import (
 )
 from cramerl._checks import (
     broadcast,
+    on_support,
     require_finite,
     require_in_unit_interval,
     require_last_axis,
@@ -81,12 +82,10 @@ def backup(support: Support, rewards: Array, discounts: Array, masses: Array) ->
         >>> backup(Support([-1, 0, 1]), 0.5, 0.5, np.array([0.0, 0.0, 1.0]))
         array([0., 0., 1.])
     """
-    xp, rewards, discounts, masses = as_floats(rewards=rewards, discounts=discounts, masses=masses)
-    require_on_support(xp, support, masses=masses)
+    given = {"rewards": rewards, "discounts": discounts, "masses": masses}
+    xp, rewards, discounts, masses = on_support(support, ("rewards", "discounts"), **given)
     require_finite(rewards=rewards)
     require_in_unit_interval(discounts=discounts)
-    given = {"rewards": rewards, "discounts": discounts, "masses": masses}
-    rewards, discounts, masses = broadcast(xp, ("rewards", "discounts"), **given)
     return _split_mass(support, _shifted(support, xp, rewards, discounts), masses, xp)
 
 
