@@ -35,15 +35,6 @@ def require_in_unit_interval(**arrays: Array) -> None:
             raise ValueError(f"{name} must lie in [0, 1], got {values[~inside].flat[0]}")
 
 
-def require_on_support(xp: Any, support: Any, **arrays: Array) -> None:
-    """Raise ValueError unless the arrays hold finite masses on a support whose atoms differ in their dtype."""
-    if not isinstance(support, Support):
-        raise ValueError(f"support must be a Support, got {support!r}")
-    require_last_axis(support.num_atoms, "the atoms of the support", **arrays)
-    require_finite(**arrays)
-    require_representable(xp, support, next(iter(arrays.values())))
-
-
 def require_representable(xp: Any, support: Support, like: Array) -> None:
     """Raise ValueError if the support's atoms coincide, or overflow, in the dtype of ``like``."""
     if is_compiling(like):  # even a dtype's limits are symbols there
@@ -85,13 +76,19 @@ def broadcast(xp: Any, numbers: tuple[str, ...] = (), **arrays: Array) -> list[A
 
 
 def on_support(support: Any, numbers: tuple[str, ...] = (), **arrays: Array) -> tuple[Any, ...]:
-    """Masses on a support, checked, in one library and with common leading axes: ``xp, first, second, ...``.
+    """Masses on a support, in one library and with common leading axes: ``xp, first, second, ...``.
 
-    Arrays that are named in ``numbers`` are no masses: they have no axis of atoms.
+    ValueError unless they are finite masses on a support whose atoms differ in their dtype. Arrays that are named in
+    ``numbers`` are no masses: they have no axis of atoms.
     """
+    if not isinstance(support, Support):
+        raise ValueError(f"support must be a Support, got {support!r}")
     xp, *values = as_floats(**arrays)
     arrays = dict(zip(arrays, values, strict=True))
-    require_on_support(xp, support, **{name: array for name, array in arrays.items() if name not in numbers})
+    masses = {name: array for name, array in arrays.items() if name not in numbers}
+    require_last_axis(support.num_atoms, "the atoms of the support", **masses)
+    require_finite(**masses)
+    require_representable(xp, support, values[0])
     return xp, *broadcast(xp, numbers, **arrays)
 
 

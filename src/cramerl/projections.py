@@ -25,7 +25,6 @@ from cramerl._checks import (
     require_finite,
     require_in_unit_interval,
     require_last_axis,
-    require_on_support,
     require_penalty,
     require_representable,
     require_same_last_axis,
@@ -136,7 +135,7 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
         raise ValueError(f"matrix must have shape {shape}, got {constraints.shape}")
     require_finite(matrix=constraints)
     xp, masses, offset = as_floats(masses=masses, offset=offset)
-    require_on_support(xp, support, masses=masses)
+    on_support(support, masses=masses)
     require_last_axis(constraints.shape[0], "the rows of matrix", offset=offset)
     require_finite(offset=offset)
     masses, offset = broadcast(xp, masses=masses, offset=offset)

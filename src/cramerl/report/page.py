@@ -79,11 +79,6 @@ class Section(NamedTuple):
         found = {", ".join(f"{name} {value}" for name, value in curve.versions.items()) for curve in curves}
         return [f"Versions: {words}." for words in sorted(found) if words]
 
-    @property
-    def settings(self) -> Table:
-        """All settings of its runs."""
-        return settings_table(self.summary)
-
 
 def to_html(sections: Sequence[Section], claims: Sequence[Claim] = (), processes: Distributions = NOTHING_DRAWN) -> str:
     """One page that needs no network; it can be read on a phone, in light and in dark mode, and on paper.
@@ -110,7 +105,8 @@ def _render(
     template: str, sections: Sequence[Section], claims: Sequence[Claim], processes: Distributions, **more: str
 ) -> str:
     values = {"generator": GENERATOR, "how_to_read": _HOW_TO_READ, "sections": sections, "processes": processes}
-    return render("cramerl.report", template, **values, **claims_context(claims), **more)
+    values |= {"settings_table": settings_table} | claims_context(claims) | more
+    return render("cramerl.report", template, **values)
 
 
 def inline_svg(svg: str, prefix: str) -> str:
