@@ -14,13 +14,13 @@ import numpy as np
 from array_api_compat import (
     array_namespace,
     device,
+    is_array_api_obj,
     is_jax_array,
     is_jax_namespace,
     is_numpy_namespace,
     is_torch_array,
     is_torch_namespace,
 )
-from array_api_compat import is_array_api_obj as is_array  # an array of some library, NumPy's scalars included
 from numpy.typing import NDArray
 
 # An array of any library; docstrings state shapes with the letters of the project:
@@ -28,6 +28,11 @@ from numpy.typing import NDArray
 Array = Any
 # A NumPy array in float64, where a computation runs on the host alone.
 Floats = NDArray[np.float64]
+
+
+def is_array(value: Any) -> bool:
+    """Whether the value is an array of some library, NumPy's scalars included."""
+    return bool(is_array_api_obj(value))
 
 
 def as_floats(**arguments: Any) -> tuple[Any, ...]:

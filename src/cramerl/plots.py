@@ -16,6 +16,7 @@ from cramerl._files import write_text, write_whole
 POSITIVE, NEGATIVE, TARGET, ACCENT = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 # An agent has the same colour in every figure.
 AGENT_COLOURS = {"s51": NEGATIVE, "u51": POSITIVE, "c51": TARGET, "dqn": ACCENT, "qr": "#E69F00", "hl_gauss": "#56B4E9"}
+OTHER_COLOUR = "#8C8C8C"
 INK, PAPER = "#1b1f24", "#ffffff"  # of figures on pages; a dark page replaces them
 LEAST_MASS = 5e-4  # that can be seen
 MEAN: dict[str, Any] = {"color": INK, "linewidth": 1.4}

@@ -61,7 +61,8 @@ def project(support: Support, atoms: Array, masses: Array) -> Array:
     require_same_last_axis("atoms", atoms, "masses", masses)
     require_finite(atoms=atoms, masses=masses)
     require_representable(xp, support, masses)
-    return _split_mass(support, *broadcast(xp, atoms=atoms, masses=masses), xp)
+    atoms, masses = broadcast(xp, atoms=atoms, masses=masses)
+    return _split_mass(support, atoms, masses, xp)
 
 
 def backup(support: Support, rewards: Array, discounts: Array, masses: Array) -> Array:

@@ -80,7 +80,7 @@ def _look(summary: Summary, series: Series) -> dict[str, Any]:
 
     If there is only one agent, its variants take the colours of the others.
     """
-    colours = [plots.AGENT_COLOURS[series.agent]]
+    colours = [plots.AGENT_COLOURS.get(series.agent, plots.OTHER_COLOUR)]
     variants = [one for one in summary.series if one.agent == series.agent]
     if variants == summary.series:
         colours = list(dict.fromkeys([*colours, *plots.AGENT_COLOURS.values()]))
