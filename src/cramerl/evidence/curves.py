@@ -183,9 +183,7 @@ def area_under_curve(curve: Curve, steps: int | None = None) -> float:
 
     NaN if no episode ended, or if the run diverged.
     """
-    known = curve.episodes > 0
-    if steps is not None:
-        known &= curve.steps <= steps
+    known = tail_rows(curve, 1.0, steps)
     if curve.diverged or not known.any():
         return math.nan
     return float(np.average(curve.returns[known], weights=np.diff(curve.steps[known], prepend=0)))
