@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cramerl._arrays import Array, host_values, is_array, is_compiling
+from cramerl._arrays import Array, as_floats, expand, host_values, is_array, is_compiling
 from cramerl.supports import Support
 
 
@@ -35,26 +35,13 @@ def require_in_unit_interval(**arrays: Array) -> None:
             raise ValueError(f"{name} must lie in [0, 1], got {values[~inside].flat[0]}")
 
 
-def require_on_support(xp: Any, support: Any, **arrays: Array) -> None:
-    """Raise ValueError unless the arrays hold finite masses on a support whose atoms differ in their dtype."""
-    if not isinstance(support, Support):
-        raise ValueError(f"support must be a Support, got {support!r}")
-    for name, array in arrays.items():
-        require_last_axis(support.num_atoms, "the atoms of the support", **{name: array})
-    require_finite(**arrays)
-    require_representable(xp, support, next(iter(arrays.values())))
-
-
 def require_representable(xp: Any, support: Support, like: Array) -> None:
     """Raise ValueError if the support's atoms coincide, or overflow, in the dtype of ``like``."""
     if is_compiling(like):  # even a dtype's limits are symbols there
         return
-    limits = xp.finfo(like.dtype)
-    if (
-        support.resolution < 2 * float(limits.eps)
-        or support.largest > float(limits.max)
-        or support.smallest_spacing < float(limits.smallest_normal)
-    ):
+    limits, largest = xp.finfo(like.dtype), max(abs(support.v_min), abs(support.v_max))
+    least = max(2 * float(limits.eps) * largest, float(limits.smallest_normal))
+    if support.smallest_spacing < least or largest > float(limits.max):
         raise ValueError(f"support must have atoms that differ in {like.dtype}, got {support!r}")
 
 
@@ -72,16 +59,37 @@ def require_same_last_axis(first: str, a: Array, second: str, b: Array) -> None:
         raise ValueError(f"{first} and {second} must have last axes of equal length, one at least, got {shapes}")
 
 
-def broadcast_leading(**leading: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape of the leading axes, or ValueError naming the shapes that do not broadcast."""
-    shapes = [tuple(shape) for shape in leading.values()]
-    if shapes.count(shapes[0]) == len(shapes):
-        return shapes[0]
+def broadcast(xp: Any, numbers: tuple[str, ...] = (), **arrays: Array) -> list[Array]:
+    """The arrays with common leading axes, or ValueError naming the shapes that do not broadcast.
+
+    Leading axes are all but the last; all axes of the arrays that are named in ``numbers``.
+    """
+    leading = {name: tuple(a.shape if name in numbers else a.shape[:-1]) for name, a in arrays.items()}
     try:
-        return np.broadcast_shapes(*shapes)
+        common, *others = leading.values()
+        if others.count(common) < len(others):  # the usual case is kept cheap
+            common = np.broadcast_shapes(common, *others)
     except ValueError:
-        given = ", ".join(f"{shape} of {name}" for name, shape in zip(leading, shapes, strict=True))
+        given = ", ".join(f"{shape} of {name}" for name, shape in leading.items())
         raise ValueError(f"leading axes must broadcast together, got {given}") from None
+    return [expand(xp, a, (*common, *a.shape[len(leading[name]) :])) for name, a in arrays.items()]
+
+
+def on_support(support: Any, numbers: tuple[str, ...] = (), **arrays: Array) -> tuple[Any, ...]:
+    """Masses on a support, in one library and with common leading axes: ``xp, first, second, ...``.
+
+    ValueError unless they are finite masses on a support whose atoms differ in their dtype. Arrays that are named in
+    ``numbers`` are no masses: they have no axis of atoms.
+    """
+    if not isinstance(support, Support):
+        raise ValueError(f"support must be a Support, got {support!r}")
+    xp, *values = as_floats(**arrays)
+    arrays = dict(zip(arrays, values, strict=True))
+    masses = {name: array for name, array in arrays.items() if name not in numbers}
+    require_last_axis(support.num_atoms, "the atoms of the support", **masses)
+    require_finite(**masses)
+    require_representable(xp, support, values[0])
+    return xp, *broadcast(xp, numbers, **arrays)
 
 
 def require_penalty(mass_penalty: Any, *, zero_allowed: bool = True) -> Any:
@@ -103,11 +111,9 @@ def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
             number = math.inf
     else:
         known = value
-        if is_array(value) and not isinstance(value, np.generic):
-            known = host_values(value)
-            if known is None:
-                return value
-        if np.ndim(known) != 0 or isinstance(known, (bool, str)) or np.asarray(known).dtype.kind not in "iuf":
+        if is_array(value) and not isinstance(value, np.generic) and (known := host_values(value)) is None:
+            return value
+        if np.ndim(known) != 0 or np.asarray(known).dtype.kind not in "iuf":
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
         number = float(known)
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):

@@ -8,28 +8,16 @@ import sys
 from types import ModuleType
 from typing import Any
 
-EXTRA_OF = {
-    "ale_py": "deep",
-    "av": "watch",
-    "fsspec": "ray",
-    "gymnasium": "gym",
-    "gymnax": "deep",
-    "jax": "deep",
-    "jinja2": "plot",
-    "markupsafe": "plot",
-    "matplotlib": "plot",
-    "minari": "data",
-    "optax": "deep",
-    "optuna": "optuna",
-    "PIL": "watch",
-    "pyarrow": "data",
-    "ray": "ray",
-    "rich": "deep",
-    "safetensors": "deep",
-    "tensorboardX": "deep",
-    "trackio": "trackio",
-    "wandb": "wandb",
+_LIBRARIES = {
+    "data": ("minari", "pyarrow"),
+    "deep": ("ale_py", "gymnax", "jax", "optax", "rich", "safetensors", "tensorboardX"),
+    "gym": ("gymnasium",),
+    "plot": ("jinja2", "markupsafe", "matplotlib"),
+    "ray": ("fsspec", "ray"),
+    "watch": ("av", "PIL"),
 }
+EXTRA_OF = {library: extra for extra, libraries in _LIBRARIES.items() for library in libraries}
+EXTRA_OF |= {name: name for name in ("optuna", "trackio", "wandb")}
 """The extra that installs each optional library, by the name it is imported under."""
 
 DEEP_LIBRARIES = ("jax", "optax", "gymnax", "gymnasium", "ale_py", "safetensors")

@@ -30,7 +30,9 @@ def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
             variable RAY_ADDRESS names, else "local".
         resources: ``num_cpus`` and the like, for a cluster that is started here.
     """
-    ray = load_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics are sent
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; unset, it warns
+    ray = load_library("ray")
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", here):
@@ -57,13 +59,6 @@ def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-
-
-def load_ray() -> Any:
-    """The module ``ray``, which will send no usage statistics; ValueError with what to install if it is missing."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default; unset, it warns
-    return load_library("ray")
 
 
 def _require_listener(address: str) -> None:

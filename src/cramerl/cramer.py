@@ -16,20 +16,10 @@ import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cramerl._arrays import Array, along_last, apply_matrix, as_floats, expand, placement
-from cramerl._checks import (
-    broadcast_leading,
-    require_choice,
-    require_finite,
-    require_last_axis,
-    require_on_support,
-    require_penalty,
-)
+from cramerl._arrays import Array, Floats, along_last, apply_matrix, as_floats, placement
+from cramerl._checks import on_support, require_choice, require_finite, require_last_axis, require_penalty
 from cramerl.supports import Support
-
-Matrix = NDArray[np.float64]
 
 
 def cramer_distance_sq(support: Support, p: Array, q: Array, mass_penalty: Any = 1.0) -> Array:
@@ -46,9 +36,9 @@ def cramer_distance_sq(support: Support, p: Array, q: Array, mass_penalty: Any =
     Returns:
         (...) squared distances.
     """
-    xp, p, q = as_floats(p=p, q=q)
+    xp, p, q = on_support(support, p=p, q=q)
     mass_penalty = require_penalty(mass_penalty)
-    cumulative = xp.cumulative_sum(_difference(support, xp, p=p, q=q), axis=-1)
+    cumulative = xp.cumulative_sum(p - q, axis=-1)
     mass = cumulative[..., -1]
     return shape_energy(support, xp, cumulative) + mass_penalty / support.num_atoms * mass**2
 
@@ -68,23 +58,20 @@ def raw_distance_sq(support: Support, p: Array, q: Array, form: Literal["cumulat
     Returns:
         (...) squared distances.
     """
-    require_choice("form", form, ("cumulative", "tail"))
-    xp, p, q = as_floats(p=p, q=q)
-    difference, weights = _difference(support, xp, p=p, q=q), _raw_weights(support, tail=form == "tail")
-    if form == "tail":
-        difference = xp.flip(difference, axis=-1)
+    weights = _raw_weights(support, form)
+    xp, p, q = on_support(support, p=p, q=q)
+    difference = p - q if form == "cumulative" else xp.flip(p - q, axis=-1)
     return xp.sum(xp.cumulative_sum(difference, axis=-1) ** 2 * along_last(xp, weights, difference), axis=-1)
 
 
-def raw_gram(support: Support, form: Literal["cumulative", "tail"] = "cumulative") -> Matrix:
+def raw_gram(support: Support, form: Literal["cumulative", "tail"] = "cumulative") -> Floats:
     """Matrix (K, K) of `raw_distance_sq`."""
-    require_choice("form", form, ("cumulative", "tail"))
-    sums, weights = np.tri(support.num_atoms), _raw_weights(support, tail=form == "tail")
+    sums, weights = np.tri(support.num_atoms), _raw_weights(support, form)
     return (sums * weights[::-1]) @ sums.T if form == "tail" else (sums.T * weights) @ sums
 
 
-def cramer_gram(support: Support, mass_penalty: float) -> Matrix:
-    r"""Matrix :math:`C_\lambda` (K, K) of `cramer_distance_sq`, float64.
+def cramer_gram(support: Support, mass_penalty: float) -> Floats:
+    r"""Floats :math:`C_\lambda` (K, K) of `cramer_distance_sq`, float64.
 
     Closed form for any spacing: :math:`C_0` is the matrix :math:`-|z_i - z_j| / 2`, centred in rows and columns.
     """
@@ -94,25 +81,20 @@ def cramer_gram(support: Support, mass_penalty: float) -> Matrix:
     return halved - rows[:, None] - rows + rows.mean() + penalty / support.num_atoms
 
 
-def cramer_gram_inverse(support: Support, mass_penalty: float) -> Matrix:
+def cramer_gram_inverse(support: Support, mass_penalty: float) -> Floats:
     r"""Inverse of :math:`C_\lambda` (K, K): the Laplacian of a path with weights 1/dz, plus :math:`ee^\top/\lambda`.
 
     Needs a positive penalty: without one total mass is not seen and the matrix is singular.
     """
     penalty = float(require_penalty(mass_penalty, zero_allowed=False))
-    inverse = np.zeros((support.num_atoms, support.num_atoms))
-    links = 1.0 / support.spacings
-    i = np.arange(support.num_atoms - 1)
-    inverse[i, i] += links
-    inverse[i + 1, i + 1] += links
-    inverse[i, i + 1] = inverse[i + 1, i] = -links
-    return inverse + 1.0 / (penalty * support.num_atoms)
+    steps = np.diff(np.eye(support.num_atoms), axis=0)
+    return (steps.T / support.spacings) @ steps + 1.0 / (penalty * support.num_atoms)
 
 
-def cramer_gram_sqrt(support: Support, mass_penalty: float) -> Matrix:
+def cramer_gram_sqrt(support: Support, mass_penalty: float) -> Floats:
     r"""Symmetric square root of :math:`C_\lambda` (K, K). Cosines on a uniform support, an SVD otherwise."""
     penalty = float(require_penalty(mass_penalty))
-    vectors, scales = _shape_modes(support)
+    vectors, scales = shape_modes(support)
     return (vectors * scales) @ vectors.T + math.sqrt(penalty) / support.num_atoms
 
 
@@ -132,7 +114,7 @@ def optimal_penalty_range(support: Support) -> tuple[float, float]:
 
     On spacing h they are :math:`h / (4 \cos^2 \frac{\pi}{2K})` and :math:`h / (4 \sin^2 \frac{\pi}{2K})` (Lemma 1).
     """
-    _, scales = _shape_modes(support)
+    _, scales = shape_modes(support)
     return float(scales[-1] ** 2), float(scales[0] ** 2)
 
 
@@ -144,8 +126,8 @@ class UnitMassBasis(NamedTuple):
         left_inverse: (K - 1, K); ``outputs = left_inverse @ masses``.
     """
 
-    basis: Matrix
-    left_inverse: Matrix
+    basis: Floats
+    left_inverse: Floats
 
     def masses(self, outputs: Array) -> Array:
         """Masses (..., K) of total one from outputs (..., K - 1) of any array library."""
@@ -175,7 +157,7 @@ def unit_mass_basis(support: Support) -> UnitMassBasis:
         >>> basis.masses(np.zeros(2))
         array([0.33333333, 0.33333333, 0.33333333])
     """
-    vectors, scales = _shape_modes(support)
+    vectors, scales = shape_modes(support)
     return UnitMassBasis(vectors / scales, scales[:, None] * vectors.T)
 
 
@@ -196,20 +178,14 @@ def shape_energy(support: Support, xp: Any, cumulative: Array, mean_weight: Any 
     return energy + mean_weight * xp.sum(areas, axis=-1) ** 2
 
 
-def _difference(support: Support, xp: Any, **pair: Array) -> Array:
-    require_on_support(xp, support, **pair)
-    shape = (*broadcast_leading(**{name: a.shape[:-1] for name, a in pair.items()}), support.num_atoms)
-    first, second = (expand(xp, array, shape) for array in pair.values())
-    return first - second
-
-
-def _raw_weights(support: Support, *, tail: bool) -> Matrix:
+def _raw_weights(support: Support, form: str) -> Floats:
     """Spacing covered by each partial sum, in the order the sums are taken."""
-    spacings = support.spacings[::-1] if tail else support.spacings
+    require_choice("form", form, ("cumulative", "tail"))
+    spacings = support.spacings[::-1] if form == "tail" else support.spacings
     return np.append(spacings, spacings.mean())
 
 
-def _shape_modes(support: Support) -> tuple[Matrix, Matrix]:
+def shape_modes(support: Support) -> tuple[Floats, Floats]:
     """Eigenvectors (K, K - 1) of C_0 off the constant, and the square roots of their eigenvalues, descending."""
     k = support.num_atoms
     if support.is_uniform:

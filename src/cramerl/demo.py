@@ -100,11 +100,7 @@ def summary(demo: Demo) -> dict[str, Any]:
             for d in demo.descents
         ],
         "measures": {
-            name: {
-                "mean": float(mean(demo.support, masses)),
-                "total_mass": float(total_mass(demo.support, masses)),
-                "negative_mass": float(negative_mass(demo.support, masses)),
-            }
+            name: {one.__name__: float(one(demo.support, masses)) for one in (mean, total_mass, negative_mass)}
             for name, masses in (("prediction", demo.prediction), ("target", demo.target), ("nearest", demo.nearest))
         },
     }
@@ -119,8 +115,13 @@ def draw(demo: Demo, path: Path) -> Path:
     left.set(xlabel="return", ylabel="mass")
     left.set_title("A signed prediction, backed up: 1 + 0.9 Z")
     left.legend(frameon=False, loc="upper left", fontsize=8)
-    labels = [f"{d.name} (condition {d.condition:.0f})" for d in demo.descents]
-    plots.draw_descents(right, [d.error for d in demo.descents], labels)
+    for descent, colour in zip(demo.descents, (plots.ACCENT, plots.NEGATIVE, plots.POSITIVE), strict=True):
+        label = f"{descent.name} (condition {descent.condition:.0f})"
+        # Below 1e-14 there are only rounding errors.
+        right.semilogy(np.maximum(descent.error, 1e-14), color=colour, linewidth=1.8, label=label)
+    right.set_xscale("symlog", linthresh=1)
+    right.set(xlabel="gradient steps", ylabel="Cramér distance to the target", ylim=(3e-15, 3))
+    right.legend(frameon=False, fontsize=8, loc="center right")
     right.set_title(f"Learning {demo.support.num_atoms} atoms by gradient descent")
     return plots.save(figure, path)
 

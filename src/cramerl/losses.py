@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cramerl._arrays import Array, along_last, as_floats, expand, log_normal_cdf, placement
+from cramerl._arrays import Array, along_last, as_floats, log_normal_cdf, placement
 from cramerl._checks import (
-    broadcast_leading,
+    broadcast,
+    on_support,
     require_choice,
     require_finite,
     require_in_unit_interval,
     require_last_axis,
-    require_on_support,
     require_penalty,
     require_representable,
     require_same_last_axis,
@@ -66,9 +66,7 @@ def cramer_loss(
     require_choice("mass_penalty_scale", mass_penalty_scale, ("orthonormal", "total"))
     mass_penalty = require_penalty(mass_penalty)
     mean_weight = require_scale("mean_weight", mean_weight, zero_allowed=True)
-    xp, target, prediction = as_floats(target=target, prediction=prediction)
-    require_on_support(xp, support, target=target, prediction=prediction)
-    target, prediction = _broadcast(xp, target=target, prediction=prediction)
+    xp, target, prediction = on_support(support, target=target, prediction=prediction)
     excess = xp.sum(prediction, axis=-1) - 1.0
     weight = mass_penalty / support.num_atoms if mass_penalty_scale == "orthonormal" else mass_penalty
     cumulative = xp.cumulative_sum(target - prediction, axis=-1)
@@ -90,7 +88,7 @@ def categorical_cross_entropy(target: Array, logits: Array) -> Array:
     xp, target, logits = as_floats(target=target, logits=logits)
     require_same_last_axis("target", target, "logits", logits)
     require_finite(target=target, logits=logits)
-    target, logits = _broadcast(xp, target=target, logits=logits)
+    target, logits = broadcast(xp, target=target, logits=logits)
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     log_probs = shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
     return -xp.sum(target * log_probs, axis=-1)
@@ -121,7 +119,7 @@ def cdf_cross_entropy(target: Array, logits: Array) -> Array:
     _require_last_axis(logits=logits)
     require_last_axis(logits.shape[-1] + 1, "the logits and one more", target=target)
     require_finite(target=target, logits=logits)
-    target, logits = _broadcast(xp, target=target, logits=logits)
+    target, logits = broadcast(xp, target=target, logits=logits)
     heights = xp.cumulative_sum(target, axis=-1)[..., :-1]
     return xp.sum(xp.logaddexp(logits, xp.zeros_like(logits)) - heights * logits, axis=-1)
 
@@ -167,8 +165,8 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
     xp, target, quantiles = as_floats(target=target, quantiles=quantiles)
     _require_last_axis(target=target, quantiles=quantiles)
     require_finite(target=target, quantiles=quantiles)
-    leading = broadcast_leading(target=target.shape[:-1], quantiles=quantiles.shape[:-1])
-    samples, count = target.shape[-1], quantiles.shape[-1]
+    target, quantiles = broadcast(xp, target=target, quantiles=quantiles)
+    count = quantiles.shape[-1]
     if levels is None:
         tau = (2 * xp.arange(count, dtype=quantiles.dtype, device=placement(xp, quantiles)) + 1) / (2 * count)
     else:
@@ -176,10 +174,8 @@ def quantile_huber(target: Array, quantiles: Array, levels: Array | None = None,
         if tuple(tau.shape) != (count,):
             raise ValueError(f"levels must have shape ({count},), one for each quantile, got {tuple(tau.shape)}")
         require_in_unit_interval(levels=tau)
-    target = expand(xp, target, (*leading, samples))
-    quantiles = expand(xp, quantiles, (*leading, count))
     delta = target[..., None, :] - quantiles[..., :, None]
-    tau = xp.reshape(tau, (1,) * len(leading) + (count, 1))
+    tau = xp.reshape(tau, (1,) * (quantiles.ndim - 1) + (count, 1))
     weight = xp.where(delta < 0, 1.0 - tau, tau)
     return xp.sum(xp.mean(weight * _scaled_huber(xp, delta, threshold), axis=-1), axis=-1)
 
@@ -248,8 +244,8 @@ def td_huber(target: Array, prediction: Array, threshold: Any = 1.0) -> Array:
 def _td_error(target: Array, prediction: Array) -> tuple[Any, Array]:
     xp, target, prediction = as_floats(target=target, prediction=prediction)
     require_finite(target=target, prediction=prediction)
-    leading = broadcast_leading(target=target.shape, prediction=prediction.shape)
-    return xp, expand(xp, target, leading) - expand(xp, prediction, leading)
+    target, prediction = broadcast(xp, ("target", "prediction"), target=target, prediction=prediction)
+    return xp, target - prediction
 
 
 def _require_last_axis(**arrays: Array) -> None:
@@ -266,8 +262,3 @@ def _scaled_huber(xp: Any, delta: Array, threshold: Any) -> Array:
     inner = xp.minimum(size, kappa)
     divisor = xp.where(kappa > 0, kappa, xp.ones_like(kappa))
     return xp.where(kappa > 0, inner * (size - inner / 2) / divisor, size)
-
-
-def _broadcast(xp: Any, **pair: Array) -> list[Array]:
-    leading = broadcast_leading(**{name: a.shape[:-1] for name, a in pair.items()})
-    return [expand(xp, array, (*leading, array.shape[-1])) for array in pair.values()]

@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_namespace
 
-from cramerl._arrays import Array, along_last, as_floats, clip, constant, expand, host_values, running_max, take
-from cramerl._checks import broadcast_leading, require_in_unit_interval, require_on_support
+from cramerl._arrays import Array, along_last, clip, constant, expand, host_values, running_max, take
+from cramerl._checks import on_support, require_in_unit_interval
 from cramerl.supports import Support
 
 
 def total_mass(support: Support, masses: Array) -> Array:
     r"""Total mass :math:`1^\top q`: (..., K) -> (...)."""
-    xp, masses = _masses(support, masses)
+    xp, masses = on_support(support, masses=masses)
     return xp.sum(masses, axis=-1)
 
 
 def mean(support: Support, masses: Array) -> Array:
     r"""Generalised expectation :math:`z^\top q` (section 4.1.2 of the paper): (..., K) -> (...)."""
-    xp, masses = _masses(support, masses)
+    xp, masses = on_support(support, masses=masses)
     return xp.sum(masses * along_last(xp, support.atoms, masses), axis=-1)
 
 
@@ -34,7 +34,7 @@ def variance(support: Support, masses: Array) -> Array:
 
     The variance where the masses sum to one. Negative masses can make it negative.
     """
-    xp, masses = _masses(support, masses)
+    xp, masses = on_support(support, masses=masses)
     atoms = along_last(xp, support.atoms, masses)
     centre = xp.sum(masses * atoms, axis=-1, keepdims=True)
     return xp.sum(masses * (atoms - centre) ** 2, axis=-1)
@@ -42,13 +42,13 @@ def variance(support: Support, masses: Array) -> Array:
 
 def negative_mass(support: Support, masses: Array) -> Array:
     r"""How much mass is negative, :math:`\sum_i \max(-q_i, 0)`: (..., K) -> (...). Zero for a distribution."""
-    xp, masses = _masses(support, masses)
+    xp, masses = on_support(support, masses=masses)
     return xp.sum(xp.clip(-masses, 0.0, None), axis=-1)
 
 
 def cdf(support: Support, masses: Array) -> Array:
     r"""Cumulative masses :math:`F_i = q_1 + \dots + q_i`: (..., K) -> (..., K)."""
-    xp, masses = _masses(support, masses)
+    xp, masses = on_support(support, masses=masses)
     return xp.cumulative_sum(masses, axis=-1)
 
 
@@ -114,7 +114,7 @@ def with_unit_mass(support: Support, masses: Array) -> Array:
         >>> with_unit_mass(Support([-1, 0, 1]), np.array([0.0, 0.4, 0.0]))
         array([0.2, 0.6, 0.2])
     """
-    xp, masses = _masses(support, masses)
+    xp, masses = on_support(support, masses=masses)
     return masses + (1.0 - xp.sum(masses, axis=-1, keepdims=True)) / support.num_atoms
 
 
@@ -135,13 +135,11 @@ def clipped_mass(support: Support, rewards: Array, discounts: Array, masses: Arr
         >>> float(clipped_mass(Support([-1, 0, 1]), 0.5, 1.0, np.array([0.5, 0.25, 0.25])))
         0.25
     """
-    xp, rewards, discounts, masses = as_floats(rewards=rewards, discounts=discounts, masses=masses)
-    require_on_support(xp, support, masses=masses)
+    given = {"rewards": rewards, "discounts": discounts, "masses": masses}
+    xp, rewards, discounts, masses = on_support(support, ("rewards", "discounts"), **given)
     require_in_unit_interval(discounts=discounts)
-    leading = broadcast_leading(rewards=rewards.shape, discounts=discounts.shape, masses=masses.shape[:-1])
-    size = xp.abs(expand(xp, masses, (*leading, support.num_atoms)))
-    rewards, discounts = (expand(xp, array, leading)[..., None] for array in (rewards, discounts))
-    moved = rewards + discounts * along_last(xp, support.atoms, size)
+    size = xp.abs(masses)
+    moved = rewards[..., None] + discounts[..., None] * along_last(xp, support.atoms, size)
     outside = (moved < support.v_min) | (moved > support.v_max)
     clipped = xp.sum(xp.where(outside, size, xp.zeros_like(size)), axis=-1)
     return clipped / xp.clip(xp.sum(size, axis=-1), float(xp.finfo(size.dtype).smallest_normal), None)
@@ -164,7 +162,7 @@ def nearest_distribution(support: Support, masses: Array) -> Array:
     Returns:
         (..., K) probabilities: non-negative, summing to one.
     """
-    xp, masses = _masses(support, masses)
+    xp, masses = on_support(support, masses=masses)
     unit = with_unit_mass(support, masses)
     target = xp.cumulative_sum(unit, axis=-1)[..., :-1]
     fit = _isotonic_rows if is_numpy_namespace(xp) else _isotonic_max_min
@@ -190,7 +188,7 @@ def rearranged_distribution(support: Support, masses: Array) -> Array:
         >>> rearranged_distribution(Support([0, 1, 2]), np.array([0.75, -0.5, 0.75]))
         array([0.25, 0.5 , 0.25])
     """
-    xp, masses = _masses(support, masses)
+    xp, masses = on_support(support, masses=masses)
     if not support.is_uniform:
         spacings = f"spacings {support.spacings.min()} to {support.spacings.max()}"
         raise ValueError(f"support must have evenly spaced atoms, got {spacings}")
@@ -248,16 +246,8 @@ def _where_positive(xp: Any, reached: Array, values: Array) -> Array:
     return xp.where(reached[..., -1] > 0, values, xp.full_like(values, xp.nan))
 
 
-def _masses(support: Support, masses: Array) -> tuple[Any, Array]:
-    xp, masses = as_floats(masses=masses)
-    require_on_support(xp, support, masses=masses)
-    return xp, masses
-
-
 def _masses_and_level(support: Support, masses: Array, level: Array) -> tuple[Any, Array, Array]:
     """Masses (..., K) and levels (..., 1) of the same leading shape."""
-    xp, masses, level = as_floats(masses=masses, level=level)
-    require_on_support(xp, support, masses=masses)
+    xp, masses, level = on_support(support, ("level",), masses=masses, level=level)
     require_in_unit_interval(level=level)
-    leading = broadcast_leading(masses=masses.shape[:-1], level=level.shape)
-    return xp, expand(xp, masses, (*leading, support.num_atoms)), expand(xp, level, leading)[..., None]
+    return xp, masses, level[..., None]

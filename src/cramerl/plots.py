@@ -125,29 +125,10 @@ def draw_state_distributions(atoms: Any, states: Any, masses: Any, means: Any) -
     return figure
 
 
-def draw_descents(ax: Any, errors: Any, labels: Any) -> None:
-    """Draw error against gradient steps on logarithmic axes, one curve per loss."""
-    for error, label, colour in zip(errors, labels, (ACCENT, NEGATIVE, POSITIVE), strict=True):
-        # Below 1e-14 there are only rounding errors.
-        ax.semilogy(np.maximum(error, 1e-14), color=colour, linewidth=1.8, label=label)
-    ax.set_xscale("symlog", linthresh=1)
-    ax.set(xlabel="gradient steps", ylabel="Cramér distance to the target", ylim=(3e-15, 3))
-    ax.legend(frameon=False, fontsize=8, loc="center right")
-
-
 def draw_band(ax: Any, x: Any, middle: Any, low: Any, high: Any, *, label: str, colour: str, style: Any = "-") -> None:
     """Draw a line with its interval as a band; NaN leaves a gap."""
     ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     ax.plot(x, middle, color=colour, linewidth=1.6, linestyle=style, label=label)
-
-
-def draw_points(
-    ax: Any, x: Any, middle: Any, low: Any, high: Any, *, label: str, colour: str, style: Any = "-"
-) -> None:
-    """Draw points joined by a line, each with its interval."""
-    for at, bottom, top in zip(x, low, high, strict=True):
-        ax.plot([at, at], [bottom, top], color=colour, linewidth=3.0, alpha=0.35, solid_capstyle="butt")
-    ax.plot(x, middle, color=colour, linewidth=1.4, linestyle=style, marker="o", markersize=4, label=label)
 
 
 def draw_bars(ax: Any, labels: Any, estimates: Any, low: Any, high: Any, colours: Any, names: Any) -> None:
@@ -164,12 +145,6 @@ def draw_bars(ax: Any, labels: Any, estimates: Any, low: Any, high: Any, colours
     ax.set_yticks(places, labels)
     ax.use_sticky_edges = False
     ax.margins(x=0.08)
-
-
-def draw_levels(ax: Any, levels: Any, colours: Any) -> None:
-    """Draw dotted horizontal lines at levels to compare with."""
-    for level, colour in zip(levels, colours, strict=True):
-        ax.axhline(level, color=colour, linewidth=1.0, linestyle=":")
 
 
 def draw_diverged(ax: Any, values: Any, colour: str) -> None:

@@ -5,32 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cramerl._arrays import (
     Array,
+    Floats,
     add_at,
     along_last,
     apply_matrix,
     as_floats,
     clip,
     constant,
-    expand,
     host_reals,
     host_values,
     take,
 )
 from cramerl._checks import (
-    broadcast_leading,
+    broadcast,
+    on_support,
     require_finite,
     require_in_unit_interval,
     require_last_axis,
-    require_on_support,
     require_penalty,
     require_representable,
     require_same_last_axis,
 )
-from cramerl.cramer import unit_mass_basis
+from cramerl.cramer import shape_modes
 from cramerl.supports import Support
 
 
@@ -62,8 +61,8 @@ def project(support: Support, atoms: Array, masses: Array) -> Array:
     require_same_last_axis("atoms", atoms, "masses", masses)
     require_finite(atoms=atoms, masses=masses)
     require_representable(xp, support, masses)
-    shape = (*broadcast_leading(atoms=atoms.shape[:-1], masses=masses.shape[:-1]), atoms.shape[-1])
-    return _split_mass(support, expand(xp, atoms, shape), expand(xp, masses, shape), xp)
+    atoms, masses = broadcast(xp, atoms=atoms, masses=masses)
+    return _split_mass(support, atoms, masses, xp)
 
 
 def backup(support: Support, rewards: Array, discounts: Array, masses: Array) -> Array:
@@ -83,13 +82,11 @@ def backup(support: Support, rewards: Array, discounts: Array, masses: Array) ->
         >>> backup(Support([-1, 0, 1]), 0.5, 0.5, np.array([0.0, 0.0, 1.0]))
         array([0., 0., 1.])
     """
-    xp, rewards, discounts, masses = as_floats(rewards=rewards, discounts=discounts, masses=masses)
-    require_on_support(xp, support, masses=masses)
+    given = {"rewards": rewards, "discounts": discounts, "masses": masses}
+    xp, rewards, discounts, masses = on_support(support, ("rewards", "discounts"), **given)
     require_finite(rewards=rewards)
     require_in_unit_interval(discounts=discounts)
-    leading = broadcast_leading(rewards=rewards.shape, discounts=discounts.shape, masses=masses.shape[:-1])
-    atoms = _shifted(support, xp, rewards, discounts, leading)
-    return _split_mass(support, atoms, expand(xp, masses, atoms.shape), xp)
+    return _split_mass(support, _shifted(support, xp, rewards, discounts), masses, xp)
 
 
 def backup_matrix(support: Support, reward: Array, discount: Array) -> Array:
@@ -108,8 +105,7 @@ def backup_matrix(support: Support, reward: Array, discount: Array) -> Array:
     require_finite(reward=reward)
     require_representable(xp, support, reward)
     require_in_unit_interval(discount=discount)
-    leading = broadcast_leading(reward=reward.shape, discount=discount.shape)
-    atoms = _shifted(support, xp, reward, discount, leading)
+    atoms = _shifted(support, xp, *broadcast(xp, ("reward", "discount"), reward=reward, discount=discount))
     rows = _split_mass(support, atoms[..., None], xp.ones_like(atoms)[..., None], xp)
     return xp.matrix_transpose(rows)
 
@@ -140,13 +136,11 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
         raise ValueError(f"matrix must have shape {shape}, got {constraints.shape}")
     require_finite(matrix=constraints)
     xp, masses, offset = as_floats(masses=masses, offset=offset)
-    require_on_support(xp, support, masses=masses)
+    on_support(support, masses=masses)
     require_last_axis(constraints.shape[0], "the rows of matrix", offset=offset)
     require_finite(offset=offset)
-    leading = broadcast_leading(masses=masses.shape[:-1], offset=offset.shape[:-1])
+    masses, offset = broadcast(xp, masses=masses, offset=offset)
     correction = _affine_correction(support, constraints, float(penalty))
-    masses = expand(xp, masses, (*leading, support.num_atoms))
-    offset = expand(xp, offset, (*leading, constraints.shape[0]))
     projected = masses
     for _ in range(2):  # the second time removes the rounding errors of the first
         projected = projected - apply_matrix(xp, correction, apply_matrix(xp, constraints, projected) - offset)
@@ -161,10 +155,10 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     return projected
 
 
-def _shifted(support: Support, xp: Any, rewards: Array, discounts: Array, leading: tuple[int, ...]) -> Array:
-    """r + gamma z, (..., K) with the given leading shape."""
-    rewards, discounts = expand(xp, rewards, leading)[..., None], expand(xp, discounts, leading)[..., None]
-    return rewards + discounts * along_last(xp, support.atoms, rewards)
+def _shifted(support: Support, xp: Any, rewards: Array, discounts: Array) -> Array:
+    """r + gamma z, (...), (...) -> (..., K)."""
+    rewards = rewards[..., None]
+    return rewards + discounts[..., None] * along_last(xp, support.atoms, rewards)
 
 
 def _split_mass(support: Support, atoms: Array, masses: Array, xp: Any) -> Array:
@@ -193,11 +187,9 @@ def _locate(support: Support, atoms: Array, xp: Any) -> tuple[Array, Array]:
     return cell, clip(xp, (inside - start) / length, 0.0, 1.0)
 
 
-def _affine_correction(support: Support, constraints: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
+def _affine_correction(support: Support, constraints: Floats, penalty: float) -> Floats:
     """C^-1 A' (A C^-1 A')^+, computed as C^-1/2 (A C^-1/2)^+ with rows of equal size: loses half as many digits."""
-    basis, _ = unit_mass_basis(support)
-    scales = 1 / np.linalg.norm(basis, axis=0)  # roots of the eigenvalues of C_0
-    modes = basis * scales
+    modes, scales = shape_modes(support)
     root = (modes / scales) @ modes.T + 1 / (np.sqrt(penalty) * support.num_atoms)
     whitened = constraints @ root
     sizes = np.linalg.norm(whitened, axis=1)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cramerl._arrays import host_reals
+from cramerl._arrays import Floats, host_reals
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -32,8 +31,8 @@ class Support:
         smallest_spacing: least distance between neighbours.
     """
 
-    atoms: NDArray[np.float64]
-    spacings: NDArray[np.float64]
+    atoms: Floats
+    spacings: Floats
     is_uniform: bool
     smallest_spacing: float
 
@@ -77,16 +76,6 @@ class Support:
     def num_atoms(self) -> int:
         """Number of atoms, K."""
         return self.atoms.size
-
-    @property
-    def largest(self) -> float:
-        """Largest absolute value of an atom."""
-        return max(abs(self.v_min), abs(self.v_max))
-
-    @property
-    def resolution(self) -> float:
-        """Smallest spacing divided by the largest atom: the relative precision that a dtype needs."""
-        return self.smallest_spacing / self.largest
 
     @property
     def v_min(self) -> float:

@@ -181,7 +181,7 @@ def _ignored(name: str, meant: str, agent: str) -> str:
             "num_atoms",
             51,
             "c51, s51, u51, l51, qr, hl_gauss",
-        ),  # the default too: it says something that is not so
+        ),  # the default too
         ("dqn", "base_distribution", "zero", "u51"),
         ("c51", "mass_penalty", 1.0, "s51"),
         ("qr", "v_max", 5.0, "c51, s51, u51, l51, hl_gauss"),

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, SupportsFloat
+from typing import Literal, SupportsFloat, get_args
 
 Verdict = Literal["holds", "holds with a correction", "false"]
-HOLDS: Verdict = "holds"
-CORRECTED: Verdict = "holds with a correction"
-FALSE: Verdict = "false"
-VERDICTS: tuple[Verdict, ...] = (HOLDS, CORRECTED, FALSE)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True)

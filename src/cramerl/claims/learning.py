@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from cramerl._arrays import Floats
-from cramerl.claims.claim import FALSE, HOLDS, Figures, at_least, at_most, printed, states
-from cramerl.claims.setting import Setting, bellman, random_setting, unit_support
+from cramerl.claims.claim import Figures, at_least, at_most, printed, states
+from cramerl.claims.setting import Setting, random_setting, unit_support
 from cramerl.cramer import cramer_gram
 from cramerl.linear.evaluation import evaluate
 from cramerl.linear.features import tabular
@@ -26,7 +26,7 @@ _MEAN_GAP = at_most(1e-10)
 @states(
     "11",
     "Corollary: the updates Θ + α∇ℓ² from sampled transitions converge",
-    FALSE,
+    "false",
     "The sign makes them diverge, and ℓ leaves the mass undetermined (an eigenvalue of zero). "
     "Θ + αφ(x)(y - Q(x))'C_λ, or the same without C_λ, converges, where y backs up Q(x') with its mass made one.",
 )
@@ -47,7 +47,7 @@ def _claim_11() -> Figures:
 @states(
     "12",
     "(Not in the paper) the fixed point solves a linear system",
-    HOLDS,
+    "holds",
     "A direct solve equals the iteration, and a Krylov method needs far fewer products.",
 )
 def _claim_12() -> Figures:
@@ -69,7 +69,7 @@ def _claim_12() -> Figures:
 @states(
     "13",
     "Learning distributions may give worse means than learning the value function alone",
-    FALSE,
+    "false",
     "Not supported: with nothing clipped and 1 in the span (or the mass made one before the backup, centred atoms, any "
     "Φ) the means are LSTD's. Worse only through clipping (mean 0.852 for a value of 1, k = 5 on [-2, 2], γ = 0.9), or "
     "with 1 outside the span and the mass reset after the backup.",
@@ -120,8 +120,8 @@ def _learned_gap(setting: Setting, *, preconditioned: bool) -> float:
 def _least_eigenvalue(process: MarkovRewardProcess, normalise: Callable[[Floats], Floats]) -> float:
     """Least modulus among the eigenvalues of I - T', tabular, where T' backs up normalised masses."""
     setting = Setting(process, tabular(2), unit_support(5))
-    start = bellman(setting, normalise(np.zeros((2, 5))))
-    columns = [bellman(setting, normalise(unit.reshape(2, 5))) - start for unit in np.eye(10)]
+    start = setting.bellman(normalise(np.zeros((2, 5))))
+    columns = [setting.bellman(normalise(unit.reshape(2, 5))) - start for unit in np.eye(10)]
     matrix = np.eye(10) - np.stack([column.ravel() for column in columns], axis=1)
     return float(np.abs(np.linalg.eigvals(matrix)).min())
 

@@ -9,24 +9,12 @@ from itertools import pairwise
 import numpy as np
 
 from cramerl._arrays import Floats
-from cramerl.claims.claim import FALSE, HOLDS, ROUNDING, WITHIN_ONE, Figures, at_least, at_most, exactly, states
-from cramerl.claims.setting import (
-    Setting,
-    bellman,
-    free_design,
-    loss_step,
-    mass_sq,
-    one_state,
-    random_setting,
-    shape_sq,
-    span_projection,
-    unit_support,
-)
+from cramerl.claims.claim import ROUNDING, WITHIN_ONE, Figures, at_least, at_most, exactly, states
+from cramerl.claims.setting import Setting, one_state, random_setting, unit_support
 from cramerl.linear.evaluation import Iterate, evaluate, projected_bellman_iterates
 from cramerl.linear.examples import bound_counterexample
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.measures import with_unit_mass
-from cramerl.projections import backup
 
 _TRIALS = 60
 
@@ -34,15 +22,13 @@ _TRIALS = 60
 @states(
     "8a",
     "Lemma 3, mass part: T' does not expand the ξ-weighted norm along e",
-    HOLDS,
+    "holds",
     "Nothing to correct; equality where the difference in mass is the same at every state.",
 )
 def _claim_8a() -> Figures:
-    largest = constant = 0.0
-    for setting, difference in _random_differences(81):
-        largest = max(largest, mass_sq(setting, bellman(setting, difference)) / mass_sq(setting, difference))
-        even = with_unit_mass(setting.support, difference)
-        constant = max(constant, mass_sq(setting, bellman(setting, even)) / mass_sq(setting, even))
+    cases = _random_differences(81)
+    even = [(setting, with_unit_mass(setting.support, difference)) for setting, difference in cases]
+    largest, constant = (max(s.mass_sq(s.bellman(d)) / s.mass_sq(d) for s, d in some) for some in (cases, even))
     return {
         f"largest ratio, {_TRIALS} processes": (largest, WITHIN_ONE),
         "ratio at equal differences in mass": (constant, exactly(1.0)),
@@ -52,7 +38,7 @@ def _claim_8a() -> Figures:
 @states(
     "8b",
     "Lemma 3, shape part: T' contracts the squared ξ-weighted C_0 norm by γ, for any P and Q",
-    FALSE,
+    "false",
     "Only where P(x) and Q(x) have equal mass at every state (then at any spacing, clipped or not). One state, r = 0, "
     "γ = 1/2, k = 5, P - Q = u: the inequality reads 0.1 <= 0.",
 )
@@ -60,15 +46,15 @@ def _claim_8b() -> Figures:
     equal = unequal = 0.0
     for setting, difference in _random_differences(82):
         centred = difference - difference.mean(axis=1, keepdims=True)
-        allowed = setting.process.discount * shape_sq(setting, centred)
-        equal = max(equal, shape_sq(setting, bellman(setting, centred)) / allowed)
+        allowed = setting.process.discount * setting.shape_sq(centred)
+        equal = max(equal, setting.shape_sq(setting.bellman(centred)) / allowed)
         heavy = centred + 3.0
-        unequal = max(unequal, shape_sq(setting, bellman(setting, heavy)) / allowed)
+        unequal = max(unequal, setting.shape_sq(setting.bellman(heavy)) / allowed)
     setting, even, ends = one_state(), np.full((1, 5), 0.2), np.array([[-1.0, 0.0, 0.0, 0.0, 1.0]])
-    sharp = shape_sq(setting, bellman(setting, ends)) / (setting.process.discount * shape_sq(setting, ends))
+    sharp = setting.shape_sq(setting.bellman(ends)) / (setting.process.discount * setting.shape_sq(ends))
     return {
-        "left, P - Q = u": (shape_sq(setting, bellman(setting, even)), exactly(0.1)),
-        "right, P - Q = u": (setting.process.discount * shape_sq(setting, even), exactly(0.0)),
+        "left, P - Q = u": (setting.shape_sq(setting.bellman(even)), exactly(0.1)),
+        "right, P - Q = u": (setting.process.discount * setting.shape_sq(even), exactly(0.0)),
         "left/right, P - Q = (-1, 0, 0, 0, 1)": (sharp, exactly(1.0)),
         "largest left/right, equal masses": (equal, WITHIN_ONE),
         "largest left/right, other masses": (unequal, at_least(1.5)),
@@ -78,20 +64,20 @@ def _claim_8b() -> Figures:
 @states(
     "8c",
     "Adding α(x)e to P does not change the C_0 distance of T'P and T'Q (proof of Lemma 3)",
-    FALSE,
+    "false",
     "It does, as M_r u is not u: one state, r = 0, γ = 1/2, k = 5, P = Q: adding u makes 0.1 of 0. True: |T'D| <= "
     "√γ|D| + c|mass D|, with c the largest |M_r u - u|, all but the mass in C_0.",
 )
 def _claim_8c() -> Figures:
     setting, distribution = one_state(), np.array([[0.1, 0.3, 0.2, 0.0, 0.4]])
-    before = shape_sq(setting, bellman(setting, distribution) - bellman(setting, distribution))
-    after = shape_sq(setting, bellman(setting, distribution + 0.2) - bellman(setting, distribution))
-    sharp = math.sqrt(shape_sq(setting, bellman(setting, np.full((1, 5), 0.2)))) / _drift(setting)
+    before = setting.shape_sq(setting.bellman(distribution) - setting.bellman(distribution))
+    after = setting.shape_sq(setting.bellman(distribution + 0.2) - setting.bellman(distribution))
+    sharp = math.sqrt(setting.shape_sq(setting.bellman(np.full((1, 5), 0.2)))) / setting.drift()
     largest = 0.0
     for case, difference in _random_differences(83):
         masses = math.sqrt(float(case.weights @ difference.sum(axis=1) ** 2))
-        allowed = math.sqrt(case.process.discount * shape_sq(case, difference)) + _drift(case) * masses
-        largest = max(largest, math.sqrt(shape_sq(case, bellman(case, difference))) / allowed)
+        allowed = math.sqrt(case.process.discount * case.shape_sq(difference)) + case.drift() * masses
+        largest = max(largest, math.sqrt(case.shape_sq(case.bellman(difference))) / allowed)
     return {
         "distance before": (before, exactly(0.0)),
         "distance after": (after, exactly(0.1)),
@@ -103,7 +89,7 @@ def _claim_8c() -> Figures:
 @states(
     "9a",
     "Minimising the loss after a backup is the ξ-weighted projection of a backup whose mass is reset to one",
-    HOLDS,
+    "holds",
     "And the step does not depend on λ: the projection is Π_Φ on every atom alike.",
 )
 def _claim_9a() -> Figures:
@@ -113,8 +99,8 @@ def _claim_9a() -> Figures:
         start = rng.normal(size=(2, setting.support.num_atoms))
         step = next(_iterates(setting, start)).masses
         for lam in (0.01, 1.0, 100.0):
-            design = free_design(setting)
-            matrix, constant = loss_step(setting, design, lam)
+            design = setting.free_design()
+            matrix, constant = setting.loss_step(design, lam)
             gap = max(gap, float(np.abs(design @ (matrix @ start.ravel() + constant) - step).max()))
     return {"largest gap, λ = 0.01, 1, 100": (gap, at_most(1e-8))}
 
@@ -122,7 +108,7 @@ def _claim_9a() -> Figures:
 @states(
     "9b",
     "Each step brings two runs of the process closer: squared distance in C_λ shrinks by γ",
-    FALSE,
+    "false",
     "Not the first step, where masses still differ: one state, r = 0, γ = 1/2, k = 5, λ = 1/4, P - Q = u gives 4γ. "
     "True from the second step on.",
 )
@@ -130,13 +116,13 @@ def _claim_9b() -> Figures:
     lam, setting = 0.25, one_state()
     runs = [next(_iterates(setting, start)).masses for start in (np.full((1, 5), 0.2), np.zeros((1, 5)))]
     apart = runs[0] - runs[1]
-    first = (shape_sq(setting, apart) + lam * mass_sq(setting, apart)) / (lam / 5)
+    first = (setting.shape_sq(apart) + lam * setting.mass_sq(apart)) / (lam / 5)
     rng, later = np.random.default_rng(92), 0.0
     for _ in range(10):
         setting = random_setting(rng, reach=2.0)
         starts = rng.normal(size=(2, 2, setting.support.num_atoms))
         steps = zip(*(_iterates(setting, start, 12) for start in starts), strict=True)
-        sizes = [shape_sq(setting, a.masses - b.masses) + lam * mass_sq(setting, a.masses - b.masses) for a, b in steps]
+        sizes = [setting.shape_sq(a.masses - b.masses) + lam * setting.mass_sq(a.masses - b.masses) for a, b in steps]
         later = max(later, *(b / a / setting.process.discount for a, b in pairwise(sizes)))
     return {
         "first step, ratio over γ": (first / one_state().process.discount, exactly(4.0)),
@@ -147,7 +133,7 @@ def _claim_9b() -> Figures:
 @states(
     "9c",
     "For λ > 0 the process converges, to the same fixed point from every start",
-    HOLDS,
+    "holds",
     "By another argument than the paper's: after one step every run has mass Π_Φ1, and at equal masses T' contracts.",
 )
 def _claim_9c() -> Figures:
@@ -156,8 +142,8 @@ def _claim_9c() -> Figures:
         setting = random_setting(rng, reach=1.0 + case % 2, discount=0.7)
         start = 1e3 * rng.normal(size=(2, setting.support.num_atoms))
         run = [iterate.masses for iterate in _iterates(setting, start, 130)]
-        direct = evaluate(setting.process, setting.features, setting.support, normalisation="after", method="direct")
-        mass = span_projection(setting) @ np.ones(setting.process.num_states)
+        direct = evaluate(*setting, normalisation="after", method="direct")
+        mass = setting.span_projection() @ np.ones(setting.process.num_states)
         gap = max(gap, float(np.abs(run[-1] - direct.masses).max()))
         frozen = max(frozen, float(np.abs(run[0].sum(axis=1) - mass).max()))
     return {
@@ -169,7 +155,7 @@ def _claim_9c() -> Figures:
 @states(
     "9d",
     "For λ = 0 the process converges to a set whose members differ by α(x)e only",
-    FALSE,
+    "false",
     "Mass leaks into shape. One state, r = 0, γ = 1/2, k = 5: if the mass is left alone, starts of mass 0 and 1 end in "
     "0 and in a unit mass at 0, √0.8 apart off e; if it is dropped (least norm), every run ends in 0.",
 )
@@ -187,7 +173,7 @@ def _claim_9d() -> Figures:
 @states(
     "9e",
     "With the plain distance ℓ_λ in place of the loss, the process still converges to that set",
-    FALSE,
+    "false",
     "With 1 outside the span everything decays to 0 (Φ = (1, -1)). On the 2-cycle, tabular, r = 0, masses 1 and 0 "
     "change places for ever: √0.8 off e in every step (k = 5).",
 )
@@ -216,15 +202,6 @@ def _random_differences(seed: int) -> list[tuple[Setting, Floats]]:
     return cases
 
 
-def _drift(setting: Setting) -> float:
-    """c: the largest C_0 norm of M_r u - u."""
-    branches, k = setting.process.branches, setting.support.num_atoms
-    even = np.full((1, k), 1.0 / k)
-    moved = backup(setting.support, np.unique(branches.rewards), setting.process.discount, even) - even
-    single = [shape_sq(setting, np.repeat(row[None], setting.process.num_states, axis=0)) for row in moved]
-    return math.sqrt(max(single))
-
-
 def _iterates(setting: Setting, start: Floats, num_steps: int = 1) -> Iterator[Iterate]:
     """The paper's process with its constant corrected."""
     return projected_bellman_iterates(*setting, normalisation="after", initial_weights=start, num_steps=num_steps)
@@ -232,19 +209,19 @@ def _iterates(setting: Setting, start: Floats, num_steps: int = 1) -> Iterator[I
 
 def _shape_only(setting: Setting, masses: Floats, *, keep_mass: bool) -> Floats:
     """Limit of the process without a penalty: the mass part of the fit is free, so it stays or is dropped."""
-    pi = span_projection(setting)
+    pi = setting.span_projection()
     part = masses.mean(axis=1, keepdims=True) if keep_mass else 0.0
     for _ in range(200):
-        moved = bellman(setting, masses)
+        moved = setting.bellman(masses)
         masses = pi @ (moved - moved.mean(axis=1, keepdims=True)) + part
     return masses
 
 
 def _plain_run(setting: Setting, masses: Floats, num_steps: int) -> list[Floats]:
     """P -> Π_Φ T'P: the least squares fit in ℓ_λ, where nothing pulls the mass to one."""
-    pi, run = span_projection(setting), [masses]
+    pi, run = setting.span_projection(), [masses]
     for _ in range(num_steps):
-        run.append(pi @ bellman(setting, run[-1]))
+        run.append(pi @ setting.bellman(run[-1]))
     return run
 
 

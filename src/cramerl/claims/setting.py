@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from cramerl.cramer import cramer_distance_sq, cramer_gram
 from cramerl.linear.operators import projected_bellman_update
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.measures import with_unit_mass
-from cramerl.projections import project
+from cramerl.projections import backup, project
 from cramerl.supports import Support
 
 
@@ -26,6 +27,60 @@ class Setting(NamedTuple):
     def weights(self) -> Floats:
         """(S,) stationary distribution."""
         return self.process.stationary_distribution()
+
+    def bellman(self, masses: Floats) -> Floats:
+        """T'P, (S, K)."""
+        return projected_bellman_update(self.process.branches, self.support, masses)
+
+    def span_projection(self) -> Floats:
+        """Π_Φ, (S, S): projection onto the span of the features in the stationary norm."""
+        weighted = self.features.T * self.weights
+        return self.features @ np.linalg.solve(weighted @ self.features, weighted)
+
+    def shape_sq(self, difference: Floats) -> float:
+        """Squared norm of (S, K) in C_0, weighted by the states: blind to mass."""
+        return float(self.weights @ cramer_distance_sq(self.support, difference, 0 * difference, 0.0))
+
+    def mass_sq(self, difference: Floats) -> float:
+        """Squared norm of (S, K) in ee', weighted by the states."""
+        return float(self.weights @ difference.sum(axis=1) ** 2) / self.support.num_atoms
+
+    def drift(self) -> float:
+        """c: the largest C_0 norm of M_r u - u."""
+        support, even = self.support, np.full(self.support.num_atoms, 1.0 / self.support.num_atoms)
+        moved = backup(support, self.process.branches.rewards, self.process.discount, even)
+        return math.sqrt(np.max(cramer_distance_sq(support, moved, even, 0.0)))
+
+    def distribution_error_sq(self, masses: Floats, fine: Support, distribution: Floats) -> float:
+        """Squared C_0 error, weighted, of (S, K) masses against the (S, J) distribution of the return on more atoms."""
+        spread = project(fine, self.support.atoms, with_unit_mass(self.support, masses))
+        return float(self.weights @ cramer_distance_sq(fine, spread, distribution, 0.0))
+
+    def loss_step(self, design: Floats, lam: float, *, before: bool = False) -> tuple[Floats, Floats]:
+        """One step of minimising the loss of Eq. 5 (constant corrected) over outputs that are linear in weights w.
+
+        Nothing is assumed of the design (S, K, W), which makes outputs ``design @ w``: normal equations of the
+        quadratic loss, with T' applied to every column. ``before`` gives the outputs mass one before they are backed
+        up. The step is w -> F w + c; returns F (W, W) and c (W,).
+        """
+        k, xi = self.support.num_atoms, self.weights
+        weighted = np.einsum("x,xkw,kl->wxl", xi, design, cramer_gram(self.support, 0.0))
+        pulled = (lam / k) * np.einsum("x,xkw->w", xi, design)
+        masses = design.sum(axis=1)
+        normal = np.einsum("wxl,xlv->wv", weighted, design) + (lam / k) * np.einsum("x,xw,xv->wv", xi, masses, masses)
+
+        def back(outputs: Floats) -> Floats:
+            return self.bellman(with_unit_mass(self.support, outputs) if before else outputs)
+
+        start = back(np.zeros(design.shape[:2]))
+        moved = np.stack([back(column) - start for column in np.moveaxis(design, -1, 0)], axis=-1)
+        matrix = np.linalg.solve(normal, np.einsum("wxl,xlv->wv", weighted, moved))
+        return matrix, np.linalg.solve(normal, np.einsum("wxl,xl->w", weighted, start) + pulled)
+
+    def free_design(self) -> Floats:
+        """The design of the paper's class ΦΘ, (S, K, DK): every atom has separate weights."""
+        k, (num_states, num_features) = self.support.num_atoms, self.features.shape
+        return np.einsum("xd,kl->xkdl", self.features, np.eye(k)).reshape(num_states, k, num_features * k)
 
 
 def unit_support(num_atoms: int) -> Support:
@@ -67,33 +122,6 @@ def one_state() -> Setting:
     return Setting(MarkovRewardProcess([[1.0]], [0.0], 0.5), np.ones((1, 1)), unit_support(5))
 
 
-def bellman(setting: Setting, masses: Floats) -> Floats:
-    """T'P, (S, K)."""
-    return projected_bellman_update(setting.process.branches, setting.support, masses)
-
-
-def span_projection(setting: Setting) -> Floats:
-    """Π_Φ, (S, S): projection onto the span of the features in the stationary norm."""
-    weighted = setting.features.T * setting.weights
-    return setting.features @ np.linalg.solve(weighted @ setting.features, weighted)
-
-
-def shape_sq(setting: Setting, difference: Floats) -> float:
-    """Squared norm of (S, K) in C_0, weighted by the states: blind to mass."""
-    return float(setting.weights @ cramer_distance_sq(setting.support, difference, 0 * difference, 0.0))
-
-
-def mass_sq(setting: Setting, difference: Floats) -> float:
-    """Squared norm of (S, K) in ee', weighted by the states."""
-    return float(setting.weights @ difference.sum(axis=1) ** 2) / setting.support.num_atoms
-
-
-def distribution_error_sq(setting: Setting, masses: Floats, fine: Support, distribution: Floats) -> float:
-    """Squared C_0 error of (S, K) masses against the distribution (S, J) of the return on a finer support, weighted."""
-    spread = project(fine, setting.support.atoms, with_unit_mass(setting.support, masses))
-    return float(setting.weights @ cramer_distance_sq(fine, spread, distribution, 0.0))
-
-
 def density_distance_sq(atoms: Floats, difference: Floats) -> float:
     """The appendix's shape part: the CDF less a uniform density of the same mass, squared, over the atoms' range."""
     heights, mass, width = np.cumsum(difference)[:-1], difference.sum(), atoms[-1] - atoms[0]
@@ -101,34 +129,6 @@ def density_distance_sq(atoms: Floats, difference: Floats) -> float:
     right = heights - mass * (atoms[1:] - atoms[0]) / width
     # On each cell the integrand is the square of a straight line.
     return float(np.sum((left**2 + left * right + right**2) / 3 * np.diff(atoms)))
-
-
-def loss_step(setting: Setting, design: Floats, lam: float, *, before: bool = False) -> tuple[Floats, Floats]:
-    """One step of minimising the loss of Eq. 5 (constant corrected) over outputs that are linear in weights w.
-
-    Nothing is assumed of the design (S, K, W), which makes outputs ``design @ w``: normal equations of the quadratic
-    loss, with T' applied to every column. ``before`` gives the outputs mass one before they are backed up. The step is
-    w -> F w + c; returns F (W, W) and c (W,).
-    """
-    k, xi = setting.support.num_atoms, setting.weights
-    weighted = np.einsum("x,xkw,kl->wxl", xi, design, cramer_gram(setting.support, 0.0))
-    pulled = (lam / k) * np.einsum("x,xkw->w", xi, design)
-    masses = design.sum(axis=1)
-    normal = np.einsum("wxl,xlv->wv", weighted, design) + (lam / k) * np.einsum("x,xw,xv->wv", xi, masses, masses)
-
-    def back(outputs: Floats) -> Floats:
-        return bellman(setting, with_unit_mass(setting.support, outputs) if before else outputs)
-
-    start = back(np.zeros(design.shape[:2]))
-    moved = np.stack([back(column) - start for column in np.moveaxis(design, -1, 0)], axis=-1)
-    matrix = np.linalg.solve(normal, np.einsum("wxl,xlv->wv", weighted, moved))
-    return matrix, np.linalg.solve(normal, np.einsum("wxl,xl->w", weighted, start) + pulled)
-
-
-def free_design(setting: Setting) -> Floats:
-    """The design of the paper's class ΦΘ, (S, K, DK): every atom has separate weights."""
-    k, (num_states, num_features) = setting.support.num_atoms, setting.features.shape
-    return np.einsum("xd,kl->xkdl", setting.features, np.eye(k)).reshape(num_states, k, num_features * k)
 
 
 def spectral_radius(matrix: Floats) -> float:

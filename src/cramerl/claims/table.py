@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
-from cramerl.claims.claim import CORRECTED, FALSE, HOLDS, VERDICTS, Claim, Expected, Verdict
+from cramerl.claims.claim import VERDICTS, Claim, Expected, Verdict
 
-MARKS: dict[Verdict, str] = {HOLDS: "✓", CORRECTED: "~", FALSE: "✗"}
+MARKS: dict[Verdict, str] = {"holds": "✓", "holds with a correction": "~", "false": "✗"}
 _ID, _MARK, _GAP = 4, 3, 2
 # A narrower terminal has no room for two columns of text: figures go below the statement.
 _TWO_COLUMNS = 72
@@ -28,7 +29,7 @@ def format_table(claims: Sequence[Claim], width: int) -> str:
         both = text - _GAP
         text = both * 9 // 20
         figures = both - text
-    lines = [_row("", "", ["the paper says"], ["recomputed"], text, figures)] if figures else []
+    lines = _row("", "", ["the paper says"], ["recomputed"], text, figures) if figures else []
     lines.append("─" * width)
     for claim in claims:
         statement = textwrap.wrap(claim.statement, text)
@@ -40,7 +41,7 @@ def format_table(claims: Sequence[Claim], width: int) -> str:
             indent = "" if figures else "  "
             line = f"{name}: {show(figure, expected)}{moved}"
             found += textwrap.wrap(line, figures or text, initial_indent=indent, subsequent_indent=indent + "  ")
-        lines.append(_row(claim.id, MARKS[claim.verdict], statement, found, text, figures))
+        lines += _row(claim.id, MARKS[claim.verdict], statement, found, text, figures)
     lines += ["─" * width, *textwrap.wrap(summary(claims), width)]
     return "\n".join(lines)
 
@@ -48,11 +49,10 @@ def format_table(claims: Sequence[Claim], width: int) -> str:
 def summary(claims: Sequence[Claim]) -> str:
     """One sentence: the verdicts counted, and whether all figures stand."""
     found = count(claims)
-    verdicts = ", ".join(f"{MARKS[v]} {found[v]} {_AS_A_COUNT[v]}" for v in VERDICTS)
+    verdicts = ", ".join(f"{MARKS[v]} {found[v]} {v.replace('holds', 'hold')}" for v in VERDICTS)
     moved = [claim.id for claim in claims if not claim.passed]
-    if moved:
-        return f"{len(claims)} claims: {verdicts}. FIGURES HAVE MOVED in {', '.join(moved)}."
-    return f"{len(claims)} claims: {verdicts}. All figures reproduced."
+    state = f"FIGURES HAVE MOVED in {', '.join(moved)}" if moved else "All figures reproduced"
+    return f"{len(claims)} claims: {verdicts}. {state}."
 
 
 def count(claims: Sequence[Claim]) -> dict[Verdict, int]:
@@ -73,12 +73,8 @@ def to_json(claims: Sequence[Claim]) -> dict[str, Any]:
         "passed": all(claim.passed for claim in claims),
         "counts": dict(count(claims)),
         "claims": [
-            {
-                "id": claim.id,
-                "statement": claim.statement,
-                "verdict": claim.verdict,
-                "correction": claim.correction,
-                "passed": claim.passed,
+            {name: getattr(claim, name) for name in ("id", "statement", "verdict", "correction", "passed")}
+            | {
                 "figures": {name: _finite(figure) for name, figure in claim.figures.items()},
                 "expected": {
                     name: {"low": _finite(e.low), "high": _finite(e.high), "text": e.text}
@@ -90,20 +86,13 @@ def to_json(claims: Sequence[Claim]) -> dict[str, Any]:
     }
 
 
-_AS_A_COUNT: dict[Verdict, str] = {HOLDS: "hold", CORRECTED: "hold with a correction", FALSE: "false"}
-
-
-def _row(id: str, mark: str, statement: list[str], found: list[str], text: int, figures: int) -> str:
+def _row(id: str, mark: str, statement: list[str], found: list[str], text: int, figures: int) -> list[str]:
     start, blank = f"{id:<{_ID}}{mark:<{_MARK}}", " " * (_ID + _MARK)
-    if not figures:
-        body = [*statement, *found]
-        return "\n".join((start if i == 0 else blank) + line for i, line in enumerate(body)).rstrip()
-    height = max(len(statement), len(found))
-    left, right = (column + [""] * (height - len(column)) for column in (statement, found))
-    return "\n".join(
-        f"{start if i == 0 else blank}{a:<{text}}{' ' * _GAP}{b}".rstrip()
-        for i, (a, b) in enumerate(zip(left, right, strict=True))
-    )
+    columns = (statement, found) if figures else ([*statement, *found],)
+    rows = enumerate(zip_longest(*columns, fillvalue=""))
+    return [
+        f"{blank if i else start}{(' ' * _GAP).join(f'{cell:<{text}}' for cell in row)}".rstrip() for i, row in rows
+    ]
 
 
 def _finite(value: float) -> float | None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cramerl._arrays import Floats
 from cramerl.deep.envs.names import game_name
 from cramerl.evidence.published import RANDOM_HUMAN
 from cramerl.evidence.scores import BestGroups, Series
@@ -28,7 +26,7 @@ class Aggregates(NamedTuple):
 
     games: list[str]
     scale: str
-    scores: dict[Series, list[NDArray[np.float64]]]
+    scores: dict[Series, list[Floats]]
     intervals: dict[Series, dict[str, Interval]]
 
 

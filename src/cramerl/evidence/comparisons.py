@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from cramerl.evidence.aggregates import Aggregates
@@ -34,11 +35,7 @@ def compare(
     best: BestGroups, games: Sequence[str], series: Sequence[Series], aggregates: Aggregates | None, *, seed: int
 ) -> list[Comparison]:
     """Compare each pair worth comparing on each game, and over all games if there are several."""
-
-    def interval(name: str, scores: Sequence[Any]) -> Interval:
-        return bootstrap_interval(name, *scores, seed=seed)
-
-    found = []
+    interval, found = partial(bootstrap_interval, seed=seed), []
     for pair in _pairs(best, games, series):
         samples: dict[str | None, Any] = {
             env: [[best[one, env].scores] for one in pair] for env in _common_games(best, games, *pair)
@@ -46,9 +43,9 @@ def compare(
         if aggregates is not None and len(aggregates.games) > 1 and all(one in aggregates.scores for one in pair):
             samples[None] = [aggregates.scores[one] for one in pair]
         for env, scores in samples.items():
-            whole = None if env is None else interval("difference_of_means", [[best[one, env].whole] for one in pair])
-            improvement = interval("probability_of_improvement", scores)
-            found.append(Comparison(*pair, env, interval("difference_of_means", scores), improvement, whole))
+            whole = None if env is None else interval("difference_of_means", *([best[one, env].whole] for one in pair))
+            improvement = interval("probability_of_improvement", *scores)
+            found.append(Comparison(*pair, env, interval("difference_of_means", *scores), improvement, whole))
     return found
 
 

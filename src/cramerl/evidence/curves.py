@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cramerl._arrays import Floats
 from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
 from cramerl.runs.config import AGENTS, LANE_SETTINGS, SETTINGS, TrainConfig, applies_to_agent
 from cramerl.runs.folder import CONFIG, METRICS, SPEC, VERSIONS, RunFolder, read_object
@@ -28,7 +29,6 @@ _LEARNED_WITH = tuple(
     if setting.role in ("learning", "start") and setting.scoring != "protocol"
 )
 
-Array = NDArray[np.float64]
 _HUGE = 1e300  # larger than any return; integers beyond it do not fit a float
 
 
@@ -61,9 +61,9 @@ class Curve:
     config: TrainConfig
     steps: NDArray[np.int64]
     frames: NDArray[np.int64]
-    returns: Array
-    episodes: Array
-    metrics: dict[str, Array]
+    returns: Floats
+    episodes: Floats
+    metrics: dict[str, Floats]
     source: Path
     study: Study
     versions: dict[str, Any]
@@ -183,9 +183,7 @@ def area_under_curve(curve: Curve, steps: int | None = None) -> float:
 
     NaN if no episode ended, or if the run diverged.
     """
-    known = curve.episodes > 0
-    if steps is not None:
-        known &= curve.steps <= steps
+    known = tail_rows(curve, 1.0, steps)
     if curve.diverged or not known.any():
         return math.nan
     return float(np.average(curve.returns[known], weights=np.diff(curve.steps[known], prepend=0)))
@@ -210,7 +208,7 @@ def require_one_protocol(env: str, curves: Iterable[Curve], advice: str = "") ->
         )
 
 
-def on_grid(curve: Curve, edges: Sequence[int] | NDArray[Any]) -> Array:
+def on_grid(curve: Curve, edges: Sequence[int] | NDArray[Any]) -> Floats:
     """Mean return per episode between each pair of neighbouring edges (steps).
 
     Intervals in which no episode ended are interpolated linearly; those before the first episode and after the last
@@ -296,7 +294,7 @@ def _make_curve(
     diverged = any(row.get(DIVERGED) is True for row in rows)
     if not diverged:
         _require_scores(prefix, rows, folder)
-    columns: dict[str, Array] = {}
+    columns: dict[str, Floats] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [np.nan if row.get(name) is None else row[name] for row in rows]
         if all(type(value) in (int, float) for value in values):
@@ -337,7 +335,7 @@ def _require_scores(prefix: str, rows: list[dict[str, Any]], folder: Path) -> No
                 )
 
 
-def _frames_per_step(folder: Path, frames: Array, steps: NDArray[np.int64]) -> int | None:
+def _frames_per_step(folder: Path, frames: Floats, steps: NDArray[np.int64]) -> int | None:
     """Emulator frames of a step, from the log or the description of the environment; None if neither has them."""
     if len(steps) and steps[-1] > 0 and np.isfinite(frames[-1]):
         return round(frames[-1] / steps[-1])

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cramerl._arrays import Floats
 from cramerl.evidence.aggregates import full_table
 from cramerl.evidence.curves import on_grid
 from cramerl.evidence.scores import BestGroups, ScoreGroup, Series
-
-Array = NDArray[np.float64]
 
 
 class RliableScores(NamedTuple):
@@ -28,9 +26,9 @@ class RliableScores(NamedTuple):
     """
 
     games: list[str]
-    scores: dict[str, Array]
-    steps: dict[str, Array]
-    curves: dict[str, Array]
+    scores: dict[str, Floats]
+    steps: dict[str, Floats]
+    curves: dict[str, Floats]
     seeds: dict[str, list[list[int]]]
 
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cramerl._arrays import Floats
 from cramerl.evidence.curves import TUNED, Curve, area_under_curve, final_score
 from cramerl.evidence.protocols import ScoringProtocol
 from cramerl.evidence.statistics import Interval, bootstrap_interval
 from cramerl.runs.config import AGENTS, DEFAULTS, SETTINGS, TrainConfig
-
-Array = NDArray[np.float64]
 
 
 class Series(NamedTuple):
@@ -74,8 +72,8 @@ class ScoreGroup:
     series: Series
     env: str
     curves: tuple[Curve, ...]
-    scores: Array
-    whole: Array
+    scores: Floats
+    whole: Floats
     score: Interval
     steps: int
     tried: int

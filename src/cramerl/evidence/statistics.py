@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from cramerl._arrays import Floats
+
 # One array per game; the runs are the last axis, resamples are leading axes.
-Games = list[Array]
+Games = list[Floats]
 Scores = ArrayLike | Sequence[ArrayLike]
 
 REPS = 2000
@@ -32,9 +33,9 @@ class Interval(NamedTuple):
 class Band(NamedTuple):
     """A mean over runs at each point with a pointwise interval; NaN where there are too few runs."""
 
-    mean: Array
-    low: Array
-    high: Array
+    mean: Floats
+    low: Floats
+    high: Floats
 
 
 def games_of(scores: Scores) -> Games:
@@ -60,7 +61,7 @@ def games_of(scores: Scores) -> Games:
     return found
 
 
-def normalise(scores: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
+def normalise(scores: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats:
     """Scores on the scale where ``low`` is 0 and ``high`` is 1: (scores - low) / (high - low).
 
     Example:
@@ -136,7 +137,7 @@ def mean_band(values: ArrayLike, *, reps: int = REPS, seed: int = 0) -> Band:
     return Band(average, low, high)
 
 
-def _iqm(games: Games) -> Array:
+def _iqm(games: Games) -> Floats:
     """Interquartile mean: the mean of the middle half of all scores.
 
     If games have the same number of runs, this is rliable's ``scipy.stats.trim_mean(scores, 0.25, axis=None)``, which
@@ -156,12 +157,12 @@ def _iqm(games: Games) -> Array:
     return (inside * np.take_along_axis(x, order, axis=-1)).sum(axis=-1) / inside.sum(axis=-1)
 
 
-def _mean(games: Games) -> Array:
+def _mean(games: Games) -> Floats:
     """Mean over games of the mean over runs."""
     return np.mean([runs.mean(axis=-1) for runs in games], axis=0)
 
 
-def _improvement(first: Games, second: Games) -> Array:
+def _improvement(first: Games, second: Games) -> Floats:
     """Probability that a run of the first agent beats a run of the second, averaged over games.
 
     This is Mann-Whitney's U / (n m) in each game; ties count one half.
@@ -173,7 +174,7 @@ def _improvement(first: Games, second: Games) -> Array:
     return np.mean(wins, axis=0)
 
 
-STATISTICS: dict[str, Callable[..., Array]] = {
+STATISTICS: dict[str, Callable[..., Floats]] = {
     "iqm": _iqm,
     "mean": _mean,
     "median": lambda games: np.median([runs.mean(axis=-1) for runs in games], axis=0),
@@ -185,6 +186,6 @@ STATISTICS: dict[str, Callable[..., Array]] = {
 """Functions of one or two agents' games. They reduce the runs, the last axis, and keep all leading axes."""
 
 
-def _counts(runs: int, reps: int, rng: np.random.Generator) -> Array:
+def _counts(runs: int, reps: int, rng: np.random.Generator) -> Floats:
     """How often each run is drawn in each resample, (reps, runs)."""
     return rng.multinomial(runs, np.full(runs, 1 / runs), size=reps).astype(np.float64)

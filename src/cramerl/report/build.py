@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 import os
 import re
 import shutil
@@ -69,8 +69,8 @@ def make_report(
         with plots.page_style():
             sections = _write_studies(summaries, build, save, distributions is not False, on_progress)
             drawn = [draw_process(folder) for folder in evaluations]
-            pictures = [save(figure) for figures, _ in drawn for figure in figures]
-        processes = Distributions(pictures, [sentence for _, sentences in drawn for sentence in sentences])
+            pictures = [save(figure) for figure in drawn if not isinstance(figure, str)]
+        processes = Distributions(pictures, [sentence for sentence in drawn if isinstance(sentence, str)])
         content = {"made_by": GENERATOR, "bootstrap_seed": scoring.seed, "studies": list(map(_export, summaries))}
         write_json(build / SCORES, content | ({"theory": to_json(claims)} if claims else {}))
         write_text(build / TABLES, to_markdown(sections, claims, processes))
@@ -168,9 +168,8 @@ def _save_figure(figure: Figure, prefix: str = "", *, folder: Path, formats: Seq
     values = panel_values(figure.panels)
     for suffix in formats:
         plots.save_same(figure.drawing, folder / f"{file}{suffix}")
-    width = re.search(r'<svg[^>]* width="([\d.]+)pt"', svg)
-    points = float(width[1]) if width else 72 * figure.drawing.get_figwidth()
-    return Picture(figure.name, figure.title, figure.caption, inline_svg(svg, file), points, values, file)
+    points = round(72 * figure.drawing.get_figwidth(), 6)  # as the SVG has it
+    return Picture(figure, inline_svg(svg, file), points, values, file)
 
 
 def _export(summary: Summary) -> dict[str, Any]:
@@ -189,8 +188,7 @@ def _export(summary: Summary) -> dict[str, Any]:
             row |= {name: curve.learned_with[name] for name in TUNED if name in curve.learned_with}
             content["runs"].append(row)
     if summary.best:
-        found = rliable_scores(summary.best, summary.games, summary.series)
-        content["rliable"] = _plain(found._asdict())
+        content["rliable"] = _plain(rliable_scores(summary.best, summary.games, summary.series)._asdict())
     if (aggregates := summary.aggregates) is not None:
         scores = _plain({one.label: runs for one, runs in aggregates.scores.items()})
         content["normalised"] = {"games": aggregates.games, "scale": aggregates.scale, "scores_by_game": scores}
@@ -199,8 +197,4 @@ def _export(summary: Summary) -> dict[str, Any]:
 
 def _plain(values: Any) -> Any:
     """Arrays as nested lists. JSON has no NaN, so missing values are null."""
-    if isinstance(values, dict):
-        return {name: _plain(value) for name, value in values.items()}
-    if isinstance(values, (list, np.ndarray)):
-        return [_plain(value) for value in values]
-    return None if isinstance(values, float) and math.isnan(values) else values
+    return json.loads(json.dumps(values, default=np.ndarray.tolist), parse_constant=lambda name: None)

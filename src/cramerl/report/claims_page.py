@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from cramerl._pages import render
-from cramerl.claims.claim import CORRECTED, FALSE, HOLDS, Claim
+from cramerl.claims.claim import Claim
 from cramerl.claims.table import MARKS, count, show, summary
 
 TITLE = "The paper’s claims, recomputed"
 # For each verdict: the class that colours it, and how many claims "hold", ...
 _VERDICTS = {
-    HOLDS: ("holds", "hold"),
-    CORRECTED: ("corrected", "hold with a correction"),
-    FALSE: ("false", "are false"),
+    "holds": ("holds", "hold"),
+    "holds with a correction": ("corrected", "hold with a correction"),
+    "false": ("false", "are false"),
 }
 
 

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cramerl import plots
+from cramerl._arrays import Floats
 from cramerl.deep.envs.names import game_name
 from cramerl.evidence.aggregates import Aggregates
 from cramerl.evidence.curves import on_grid
@@ -63,7 +63,7 @@ def make_figures(summary: Summary) -> list[Figure]:
     return figures
 
 
-def grid_edges(summary: Summary, env: str) -> NDArray[np.float64]:
+def grid_edges(summary: Summary, env: str) -> Floats:
     """Edges, in steps, of the intervals over which the curves of a game are averaged.
 
     They are steps at which the shortest log has rows. A row just after any other edge would count for the interval
@@ -80,17 +80,12 @@ def _look(summary: Summary, series: Series) -> dict[str, Any]:
 
     If there is only one agent, its variants take the colours of the others.
     """
-
-    def colour(one: Series) -> str:
-        own = plots.AGENT_COLOURS.get(one.agent, plots.OTHER_COLOUR)
-        if len({other.agent for other in summary.series}) > 1:
-            return own
-        colours = list(dict.fromkeys([own, *plots.AGENT_COLOURS.values()]))
-        return colours[summary.series.index(one) % len(colours)]
-
-    same_colour = [one for one in summary.series if colour(one) == colour(series)]
-    style = _STYLES[same_colour.index(series) % len(_STYLES)]
-    return {"label": series.label, "colour": colour(series), "style": style}
+    colours = [plots.AGENT_COLOURS.get(series.agent, plots.OTHER_COLOUR)]
+    variants = [one for one in summary.series if one.agent == series.agent]
+    if variants == summary.series:
+        colours = list(dict.fromkeys([*colours, *plots.AGENT_COLOURS.values()]))
+    style, colour = divmod(variants.index(series), len(colours))
+    return {"label": series.label, "colour": colours[colour], "style": _STYLES[style % len(_STYLES)]}
 
 
 def _panels(summary: Summary) -> tuple[Any, list[Panel]]:
@@ -165,7 +160,8 @@ def _draw_published(ax: Any, summary: Summary, env: str) -> list[tuple[Published
     top = high + 0.5 * (high - low)  # a line further up would flatten the curves
     shown = [(one.agent, one.scores[at]) for one, at in found if one.scores[at] <= top]
     levels = [level for _, level in shown]
-    plots.draw_levels(ax, levels, [plots.AGENT_COLOURS[agent] for agent, _ in shown])
+    for agent, level in shown:
+        ax.axhline(level, color=plots.AGENT_COLOURS[agent], linewidth=1.0, linestyle=":")
     ax.set_ylim(min([low, *levels]), max([high, *(level + 0.04 * (high - low) for level in levels)]))
     lines = [ax.get_xlabel()]
     for agent in dict.fromkeys(one.agent for one, _ in found):
@@ -269,7 +265,11 @@ def _draw_tried(
     scored = {value: group.score for value, group in groups.items() if group is not None}
     if scored:
         x, columns = [value * shift for value in scored], np.array(list(scored.values())).T
-        plots.draw_points(panel.axes, x, *columns, **look)
+        for at, bottom, top in zip(x, *columns[1:], strict=True):
+            ends = {"color": look["colour"], "linewidth": 3.0, "alpha": 0.35, "solid_capstyle": "butt"}
+            panel.axes.plot([at, at], [bottom, top], **ends)
+        middle = {"color": look["colour"], "linestyle": look["style"], "label": look["label"]}
+        panel.axes.plot(x, columns[0], linewidth=1.4, marker="o", markersize=4, **middle)
         words = [f"{name} {value:g}" for value in scored]
         panel.traces.append(Trace(look["label"], look["colour"], words, x, *columns))
     plots.draw_diverged(panel.axes, [value * shift for value in groups if value not in scored], look["colour"])

@@ -12,6 +12,7 @@ from cramerl._pages import render
 from cramerl.claims import Claim
 from cramerl.evidence.summary import Summary
 from cramerl.report.claims_page import claims_context
+from cramerl.report.figures import Figure
 from cramerl.report.tables import Table, interval_text, settings_table
 
 GENERATOR = "cramerl report"
@@ -25,18 +26,14 @@ class Picture(NamedTuple):
     """A figure as the page shows it.
 
     Attributes:
-        name: short name, for links.
-        title: heading.
-        caption: text below it.
+        figure: its name, title and caption.
         svg: the drawing, see `inline_svg`.
         width: its width in points.
         values: the values shown where a reader points, see `panel_values`.
         file: name of its files, without suffix.
     """
 
-    name: str
-    title: str
-    caption: str
+    figure: Figure
     svg: str
     width: float
     values: list[dict[str, Any]]
@@ -82,11 +79,6 @@ class Section(NamedTuple):
         found = {", ".join(f"{name} {value}" for name, value in curve.versions.items()) for curve in curves}
         return [f"Versions: {words}." for words in sorted(found) if words]
 
-    @property
-    def settings(self) -> Table:
-        """All settings of its runs."""
-        return settings_table(self.summary)
-
 
 def to_html(sections: Sequence[Section], claims: Sequence[Claim] = (), processes: Distributions = NOTHING_DRAWN) -> str:
     """One page that needs no network; it can be read on a phone, in light and in dark mode, and on paper.
@@ -113,7 +105,8 @@ def _render(
     template: str, sections: Sequence[Section], claims: Sequence[Claim], processes: Distributions, **more: str
 ) -> str:
     values = {"generator": GENERATOR, "how_to_read": _HOW_TO_READ, "sections": sections, "processes": processes}
-    return render("cramerl.report", template, **values, **claims_context(claims), **more)
+    values |= {"settings_table": settings_table} | claims_context(claims) | more
+    return render("cramerl.report", template, **values)
 
 
 def inline_svg(svg: str, prefix: str) -> str:

@@ -68,15 +68,14 @@ def draw_agents(
     return figures, sentences
 
 
-def draw_process(folder: Path) -> tuple[list[Figure], list[str]]:
-    """Draw the distributions in a folder that `cramerl evaluate` wrote; a sentence says if that is not possible."""
+def draw_process(folder: Path) -> Figure | str:
+    """Draw the distributions in a folder that `cramerl evaluate` wrote, or a sentence why that is not possible."""
     try:
         recording = read_evaluation(folder)
         caption = f"{'; '.join(recording.facts).capitalize()}."
-        name = f"distributions-{folder.resolve().name}"
-        return [draw_distributions(recording, name, recording.title, caption)], []
+        return draw_distributions(recording, f"distributions-{folder.resolve().name}", recording.title, caption)
     except Exception as error:
-        return [], [f"No figure of the evaluation in {folder.name}: {_reason(error, folder)}."]
+        return f"No figure of the evaluation in {folder.name}: {_reason(error, folder)}."
 
 
 def has_weights(folder: Path) -> bool:

@@ -41,7 +41,7 @@ def compensation(atoms: np.ndarray, masses: np.ndarray) -> np.ndarray:
     if not atoms[0] <= 0 <= atoms[-1]:
         return np.zeros(masses.shape[:-1])
     at = int(np.argmin(abs(atoms)))
-    beside = np.concatenate([masses[..., max(0, at - _BESIDE) : at], masses[..., at + 1 : at + 1 + _BESIDE]], axis=-1)
+    beside = np.delete(masses, at, axis=-1)[..., max(0, at - _BESIDE) : at + _BESIDE]
     cancels = np.minimum(np.maximum(beside, 0).sum(axis=-1), np.maximum(-beside, 0).sum(axis=-1))
     return cancels * np.clip(masses[..., at], 0, 1)
 

@@ -99,8 +99,7 @@ class Palette:
     @property
     def colours(self) -> np.ndarray:
         """(P, 3) uint8."""
-        codes = np.array(self._codes or [0])
-        return np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1).astype(np.uint8)
+        return np.array(self._codes or [0], ">u4").view(np.uint8).reshape(-1, 4)[:, 1:]
 
     def indices(self, picture: np.ndarray) -> np.ndarray:
         """Indices (H, W) uint8 of the colours of an RGB picture (H, W, 3)."""
