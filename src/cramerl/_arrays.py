@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 def is_array(value: Any) -> bool:
     """Whether the value is an array of some library, NumPy's scalars included."""
-    return bool(is_array_api_obj(value))
+    return bool(is_array_api_obj(value))  # a plain bool: the original narrows types, also where it is False
 
 
 def as_floats(**arguments: Any) -> tuple[Any, ...]:

@@ -104,7 +104,7 @@ def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
     library is returned as it is, because it may be traced.
     """
     allowed = "a finite number >= 0" if zero_allowed else "a finite number > 0"
-    if type(value) in (int, float):
+    if type(value) in (int, float):  # apart from the rest, which torch.compile cannot trace
         try:
             number = float(value)
         except OverflowError:  # of an integer

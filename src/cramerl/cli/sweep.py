@@ -97,7 +97,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=number_in("> 0", lambda value: 0 < value < 1e6), metavar="M", help=text)
     text = "print the jobs that are left to do (of a search, those known now), and do nothing"
     add("--dry-run", action="store_true", help=text)
+    _configure_ray(parser)
+    _configure_search(parser)
+    add_setting_flags(parser, _NAMED)
 
+
+def _configure_ray(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(
         "many machines (extra ray)",
         "Workers of a Ray cluster do the jobs; those of a lost worker or machine are resumed elsewhere. Records are "
@@ -120,6 +125,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "with --storage: what OUT gets; all: checkpoints too, for play, watch and export (default: records)"
     add("--download", choices=("records", "all"), help=text)
 
+
+def _configure_search(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(
         "search over settings (extra optuna)",
         "Settings with several values, or with a range LOW..HIGH, are chosen by the scores of earlier trials: the mean "
@@ -131,7 +138,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = f"trials that are chosen, and then run, together (default: {_BATCH})"
     add("--batch", type=integer_from(1, 10**4), metavar="N", help=text)
     add("--search-seed", type=integer_from(0, 2**31 - 1), metavar="N", help="seed of the search (default: 0)")
-    add_setting_flags(parser, _NAMED)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -127,20 +127,20 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
     return TrainConfig.from_json({"agent": agent, "env": env, "preset": name, **values})
 
 
-def applies_to_env(env: str, name: str) -> bool:
+def applies_to_env(name: str, env: str) -> bool:
     """Whether an environment, given by its name, uses a setting."""
-    return not SETTINGS[name].families or env_family(env) == "atari"
+    return not SETTINGS[name].families or env_family(env) in SETTINGS[name].families
 
 
 def applies(name: str, agent: str, env: str) -> bool:
     """Whether an agent in an environment uses a setting."""
-    return applies_to_agent(name, agent) and applies_to_env(env, name)
+    return applies_to_agent(name, agent) and applies_to_env(name, env)
 
 
 def require_env_settings(names: Iterable[str], envs: Collection[str]) -> None:
     """Raise ValueError for a setting that none of the environments uses."""
     for name in names:
-        if name in SETTINGS and not any(applies_to_env(env, name) for env in envs):
+        if name in SETTINGS and not any(applies_to_env(name, env) for env in envs):
             raise ValueError(
                 f"{name} is a setting of Atari games and would be ignored by {', '.join(envs)}: leave it out"
             )

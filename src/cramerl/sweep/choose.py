@@ -135,5 +135,5 @@ def _settings_text(settings: dict[str, Any]) -> str:
 
 def _score_text(score: float | None) -> str:
     if score is None:
-        return "failed"
+        return "failed or diverged"
     return "has no score: no episode ended in the last fifth of a run" if math.isnan(score) else f"{score:,.2f}"
