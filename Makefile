@@ -20,7 +20,7 @@ $(VENV)/.ready-%: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 
-setup: $(READY)  ## create .venv and install (all targets do this first; a second call does nothing)
+setup: $(READY)  ## create .venv and install (other targets do this first; a second call does nothing)
 
 test: $(READY)  ## run the test suite
 	$(PYTEST) -m 'not slow and not gpu'
@@ -72,6 +72,6 @@ docs: $(READY)  ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build
 	@echo "open docs/_build/index.html"
 
-clean:  ## remove everything that was made
+clean:  ## remove everything that was made but runs/
 	rm -rf $(VENV) out docs/_build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

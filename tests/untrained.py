@@ -28,8 +28,8 @@ def write_untrained(folder: Path, *configs: TrainConfig) -> Path:
     group = as_group(configs)
     with lenient():
         envs = build.make_envs(group.first, 1)
-        network = build.make_learner(group.first, envs.spec).network
-        params = [network.init(jax.random.key(config.seed)) for config in configs]
+        learner = build.make_learner(group.first, envs.spec)
+        params = [learner.init(jax.random.key(config.seed)).params for config in configs]
         envs.close()
     RunFolder.create(group, envs.spec, folder)
     weights = params[0] if len(params) == 1 else jax.tree.map(lambda *each: np.stack(each), *params)

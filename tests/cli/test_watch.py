@@ -75,7 +75,7 @@ def test_a_recording_is_what_the_agent_says(runs, lenient_jax):
         assert (mine.sum(), made.score[mine][-1] + made.reward[mine][-1]) == (one.length, one.score)
     following = agent.distributions(real[3][2].frames)[1][0]  # after the fourth step
     best = following[agent.values(real[3][2].frames)[0].argmax()]
-    clipped = clipped_mass(agent.head.support, real[3][2].rewards[0], 0.99, best)
+    clipped = clipped_mass(agent.support, real[3][2].rewards[0], 0.99, best)
     assert load_config(runs / "s51").discount == 0.99
     assert made.views[0].clipped[3] == pytest.approx(clipped, abs=1e-6)
     assert made.views[1].kind == "quantiles"

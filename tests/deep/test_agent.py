@@ -12,6 +12,7 @@ import yaml
 from lenient import lenient
 
 import cramerl
+from cramerl import Support
 from cramerl.deep import replay as replays
 from cramerl.deep.agent import play_episodes
 from cramerl.deep.checkpoint import CheckpointStore
@@ -78,7 +79,7 @@ def test_what_an_agent_thinks(name, rng):
         agent.distributions(observations),
     )
     actions = agent.act(observations)
-    size = {"dqn": 1, "u51": 4}.get(name, 5)
+    size = {"dqn": 1, "u51": 4, "l51": 4}.get(name, 5)
     assert outputs.shape == (7, 3, size)
     assert values.shape == (7, 3)
     assert atoms.shape == masses.shape == (7, 3, 1 if name == "dqn" else 5)
@@ -212,7 +213,10 @@ def test_a_run_and_its_export_are_one_agent(run, exported, rng):
     assert_same_weights(first.params, second.params)
     saved = CheckpointStore(run / "checkpoints").latest()
     assert saved is not None
-    assert_same_weights(first.params, {"outputs": {"weights": weights_of(saved.arrays)["outputs.weights"]}})
+    saved_weights = weights_of(saved.arrays)
+    support = {name: saved_weights[f"support.{name}"] for name in ("low", "spacing")}
+    assert_same_weights(first.params, {"outputs": {"weights": saved_weights["outputs.weights"]}, "support": support})
+    assert first.support == Support.uniform(0, 20, 5)
     observations = rng.normal(size=(5, 4)).astype(np.float32)
     for ours, theirs in zip(first.distributions(observations), second.distributions(observations), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -229,7 +233,11 @@ def test_the_model_card(run, exported):
         "tags": ["reinforcement-learning", "distributional", "s51", "CartPole-v1"],
     }
     weights = safetensors.numpy.load_file(exported / "model.safetensors")
-    assert {name: array.shape for name, array in weights.items()} == {"outputs.weights": (4, 2 * 5)}
+    assert {name: array.shape for name, array in weights.items()} == {
+        "outputs.weights": (4, 2 * 5),
+        "support.low": (),
+        "support.spacing": (),
+    }
     assert "| parameters | 40 |" in text
     assert "# s51 on CartPole-v1\n" in text
     assert "| environment | CartPole-v1 (gymnax, 2 actions, observations (4,)) |" in text
@@ -316,7 +324,7 @@ def test_folders_that_hold_no_agent(run, exported, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     shutil.rmtree(folder / "checkpoints")
     with pytest.raises(
-        ValueError, match=r"has no checkpoint: none has been written yet, or it is in the storage of a sweep"
+        ValueError, match="has no checkpoint, so there are no weights to load: none has been written yet"
     ):
         cramerl.load_agent(folder)
 

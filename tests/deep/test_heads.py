@@ -13,7 +13,7 @@ from oracles import gram_by_definition
 from scipy import optimize, stats
 
 from cramerl import Support, cramer_distance_sq
-from cramerl.cramer import cramer_gram, unit_mass_basis
+from cramerl.cramer import cramer_gram
 from cramerl.deep.heads import HEADS, S51, make_head
 
 S51_VARIANTS = {
@@ -602,27 +602,9 @@ def test_a_head_is_short(name):
     assert len(inspect.getsource(HEADS[name]).splitlines()) < 65
 
 
-def test_u51_base_distribution_is_where_learning_starts_and_nothing_else(rng, x64):
-    uniform, zero = make_head("u51"), make_head("u51", base_distribution="zero")
-    none = np.zeros(50)
-    np.testing.assert_allclose(uniform.distribution(none)[1], np.full(51, 1 / 51))
-    np.testing.assert_allclose(zero.distribution(none)[1], np.eye(51)[25], atol=1e-12)
-    outputs, rewards, discounts = rng.normal(size=(4, 50)), rng.normal(size=4), np.full(4, 0.9)
-    shift = np.linalg.lstsq(unit_mass_basis(Support(np.arange(51.0))).basis, np.eye(51)[25] - 1 / 51, rcond=None)[0]
-    np.testing.assert_allclose(zero.distribution(outputs)[1], uniform.distribution(outputs + shift)[1], atol=1e-12)
-    np.testing.assert_allclose(zero.values(outputs), uniform.values(outputs + shift), atol=1e-10)
-    targets = [head.target(rewards, discounts, o) for head, o in ((zero, outputs), (uniform, outputs + shift))]
-    np.testing.assert_allclose(targets[0], np.asarray(targets[1]) - shift, atol=1e-10)
-
-
 @pytest.mark.parametrize("name", ["s51", "u51"])
 def test_mean_weight_is_on_the_mean_in_spacings(name, rng, x64):
     plain, weighted = make_head(name), make_head(name, mean_weight=0.5)
     outputs, target = rng.normal(size=(2, 4, plain.num_outputs))
     error = (plain.values(outputs) - plain.values(target)) / 0.4
     np.testing.assert_allclose(weighted.loss(outputs, target), plain.loss(outputs, target) + 0.5 * error**2)
-
-
-def test_u51_has_two_base_distributions():
-    with pytest.raises(ValueError, match="base_distribution must be one of 'uniform', 'zero', got 'none'"):
-        make_head("u51", base_distribution="none")

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 from cramerl import linear
 from cramerl.deep.heads import HEADS, make_head
-from cramerl.deep.learner import Learner, LearnerState, make_optimiser, sync_target
+from cramerl.deep.learner import Learner, LearnerState, make_optimiser
 from cramerl.deep.networks import make_network
 from cramerl.deep.replay import Batch
 
@@ -153,7 +153,7 @@ def test_a_new_learner_starts_with_equal_networks():
 def test_syncing_copies_the_learning_network(rng):
     learner = learner_of("s51", False)
     state, _ = learn(learner, state_of(learner), batches_of(rng))
-    synced = sync_target(state)
+    synced = learner.change_target(state)
     close(synced.target_params, state.params, atol=0)
     close(synced._replace(target_params=None), state._replace(target_params=None), atol=0)
 
@@ -329,12 +329,13 @@ def test_masses_in_the_log_by_hand():
     target = np.array([[[0.2, 0.3, 0.5]], [[-0.5, 0.5, 1.0]], [[0.0, 0.0, 0.0]]])
     learner, state = table(head, outputs, target)
     # Of state 0 the backup 0.5 + 0.9 z puts the atom 1 (mass .5 of 1) outside; of state 1, with -0.5, the atom -1
-    # (.5 of 2 in absolute value); with reward 0 nothing; after a termination all of it or nothing.
+    # (-.5); with reward 0 nothing; after a termination all of it, which is one.
     batch = one_hot_batch([0, 1, 2, 0], [0] * 4, [0.5, -0.5, 0.0, 2.0], [0.9, 0.9, 0.9, 0.0], [0, 1, 1, 1], 3)
     _, info = learn(learner, state, jax.tree.map(lambda x: x[None], batch))
     np.testing.assert_allclose(info.mass, (1.25 + 0.5 + 1.0 + 1.25) / 4, rtol=1e-6)
     np.testing.assert_allclose(info.negative_mass, (0.25 + 1.0 + 0.0 + 0.25) / 4, rtol=1e-6)
-    np.testing.assert_allclose(info.clipped_mass, (0.5 + 0.25 + 0.0 + 1.0) / 4, rtol=1e-6)
+    np.testing.assert_allclose(info.clipped_above, (0.5 + 0.0 + 0.0 + 1.0) / 4, rtol=1e-6)
+    np.testing.assert_allclose(info.clipped_below, (0.0 - 0.5 + 0.0 + 0.0) / 4, rtol=1e-6)
     np.testing.assert_allclose(info.q_values, (0.5 + 2.0 + 0.25 + 0.5) / 4, rtol=1e-6)
 
 
@@ -353,7 +354,7 @@ def test_masses_in_the_log_are_those_of_the_last_update(rng):
 def test_without_a_support_there_are_no_masses_to_log(name, rng):
     learner = learner_of(name, False)
     _, info = learn(learner, state_of(learner), batches_of(rng))
-    assert np.isnan([info.mass, info.negative_mass, info.clipped_mass]).all()
+    assert np.isnan([info.mass, info.negative_mass, info.clipped_below, info.clipped_above]).all()
     assert np.isfinite([info.loss, info.q_values]).all()
 
 
@@ -379,7 +380,7 @@ def test_traced_once(double_q, rng):
     first = len(calls)
     assert first > 0
     for _ in range(3):
-        state, _ = learn(learner, sync_target(state), batches_of(rng))
+        state, _ = learn(learner, learner.change_target(state), batches_of(rng))
     assert len(calls) == first
     if not double_q:
         assert calls[0] == (UPDATES * SIZE, INPUTS)  # all targets in one pass
@@ -424,7 +425,9 @@ def learned_masses(head: Any, features: np.ndarray, optimiser: Any, rates: np.nd
     @jax.jit
     def run(state: LearnerState, rates: Any) -> LearnerState:
         def target_network(state: LearnerState, rate: Any) -> Any:
-            state, info = learner.learn(sync_target(state)._replace(learning_rate=rate), batches, unroll=False)
+            state, info = learner.learn(
+                learner.change_target(state)._replace(learning_rate=rate), batches, unroll=False
+            )
             return state, info.first_bad
 
         return jax.lax.scan(target_network, state, rates)[0]

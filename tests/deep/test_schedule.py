@@ -94,14 +94,15 @@ def test_segments_tile_the_range(schedule, start, length):
     segments = schedule.segments(start, stop)
     assert segments[0][0] == start
     assert segments[-1][1] == stop
-    for (_, end, _, _), (begin, _, _, _) in pairwise(segments):
-        assert end == begin
-    assert all(a < b for a, b, _, _ in segments)
-    cuts = {a for a, _, _, _ in segments} - {start}
+    for before, after in pairwise(segments):
+        assert before.stop == after.start
+    assert all(segment.start < segment.stop for segment in segments)
+    cuts = {segment.start for segment in segments} - {start}
     expected = {b for b in range(start + 1, stop) if schedule.changes_target(b) or b == schedule.first_learning_block}
     assert cuts == expected
-    for a, b, learns, renews in segments:
-        assert renews == schedule.changes_target(a)
+    for a, b, learns, starts_learning, changes_target in segments:
+        assert changes_target == schedule.changes_target(a)
+        assert starts_learning == (a == schedule.first_learning_block)
         assert all((block >= schedule.first_learning_block) == learns for block in range(a, b))
         assert not any(schedule.changes_target(block) for block in range(a + 1, b))
 
@@ -109,8 +110,8 @@ def test_segments_tile_the_range(schedule, start, length):
 def plan(schedule: Schedule, cuts: list[int]) -> tuple[dict[int, bool], list[int]]:
     """Whether each block learns, and the blocks before which the target is renewed."""
     segments = [s for a, b in pairwise(cuts) for s in schedule.segments(a, b)]
-    learning = {block: learns for a, b, learns, _ in segments for block in range(a, b)}
-    return learning, [a for a, _, _, renews in segments if renews]
+    learning = {block: one.learns for one in segments for block in range(one.start, one.stop)}
+    return learning, [segment.start for segment in segments if segment.changes_target]
 
 
 @given(SMALL, st.sets(st.integers(1, 150), max_size=10))
@@ -136,13 +137,14 @@ def test_segments_by_hand():
     # Blocks of 4 steps: learning from 40 steps = block 10 on, targets at 32, 64, 96 steps = blocks 8, 16, 24.
     schedule = Schedule(2, update_period_steps=4, min_replay_steps=38, target_period_steps=32)
     assert schedule.segments(1, 26) == [
-        (1, 8, False, False),
-        (8, 10, False, True),
-        (10, 16, True, False),
-        (16, 24, True, True),
-        (24, 26, True, True),
+        (1, 8, False, False, False),
+        (8, 10, False, False, True),
+        (10, 16, True, True, False),
+        (16, 24, True, False, True),
+        (24, 26, True, False, True),
     ]
-    assert schedule.segments(10, 11) == [(10, 11, True, False)]
+    assert schedule.segments(10, 11) == [(10, 11, True, True, False)]
+    assert schedule.segments(11, 12) == [(11, 12, True, False, False)]
 
 
 def test_exploration_by_hand():

@@ -78,12 +78,11 @@ def test_a_folder_in_use_is_left_alone(run, tmp_path):
     file = tmp_path / "file"
     file.write_text("mine")
     before = {path: path.read_bytes() for path in run.path.iterdir()}
-    for path in (run.path, file):
+    taken = {run.path: "exists and is not empty; to continue it: cramerl resume", file: "is a file"}
+    for path, why in taken.items():
         with pytest.raises(ValueError) as caught:
             RunFolder.create(as_group(TrainConfig()), SPEC, path)
-        assert str(caught.value) == (
-            f"out must be a new or empty folder, {path} exists and is not empty; to continue it: cramerl resume"
-        )
+        assert str(caught.value) == (f"out must be a new or empty folder, {path} {why}")
     assert {path: path.read_bytes() for path in run.path.iterdir()} == before
     assert file.read_text() == "mine"
 

@@ -59,9 +59,9 @@ def test_folders_are_named_by_seeds_and_varied_settings():
 
 
 def test_settings_go_to_the_agents_that_use_them():
-    runs = wanted_runs(asked("dqn,c51,s51", changes={"v_max": 30.0, "mass_penalty": 1.0}))
+    runs = wanted_runs(asked("dqn,c51,s51", changes={"v_min": -30.0, "v_max": 30.0, "mass_penalty": 1.0}))
     values = {run.agent: (run.v_max, run.mass_penalty) for run in runs}
-    assert values == {"dqn": (10.0, 10.0), "c51": (30.0, 10.0), "s51": (30.0, 1.0)}
+    assert values == {"dqn": (None, 10.0), "c51": (30.0, 10.0), "s51": (30.0, 1.0)}
     assert {name for name, setting in SETTINGS.items() if setting.group == "head"} <= set(AXES)
 
 

@@ -15,7 +15,7 @@ from cramerl.runs.loggers import require_loggers
 def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
-        "Continue a run from its last good checkpoint. On the same machine the result is identical to that of a run "
+        "Continue a run from its last good checkpoint. On the same CPU machine the result is that of a run "
         "that was never interrupted."
     )
     parser.add_argument("folder", type=Path, metavar="RUN", help="folder of a run")

@@ -32,7 +32,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, left_out: Collection[str]
             add(f"--{flag}", nargs="?", const="true", metavar="BOOL", **common)
             add(f"--no-{flag}", dest=name, action="store_const", const="false", **common | {"help": argparse.SUPPRESS})
             continue
-        metavar = {int: "N", float: "X", str: "TEXT"}.get(hint, "N,N")
+        metavar = {int: "N", float: "X", float | None: "X", str: "TEXT"}.get(hint, "N,N")
         if get_origin(hint) is Literal:
             metavar = "{" + ",".join(get_args(hint)) + "}"
         add(f"--{flag}", metavar=metavar, **common)

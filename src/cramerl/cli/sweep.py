@@ -230,7 +230,7 @@ def read_sweep(options: argparse.Namespace) -> tuple[Sweep, Space, list[Choice]]
 def parse_range(name: str, text: str) -> Range | None:
     """The range that a text such as ``1e-5..1e-3`` means; None if it is not a range."""
     hint = setting_types()[name]
-    if hint not in (int, float) or ".." not in text:
+    if hint not in (int, float, float | None) or ".." not in text:
         return None
     low, high = (parse_setting(name, end.strip()) for end in text.split("..", 1))
     if not low < high or not math.isfinite(high - low):

@@ -13,7 +13,9 @@ import numpy as np
 
 from cramerl.deep.envs.base import EnvSpec, FrameStack, HostEnvs, Step
 from cramerl.deep.heads import Head
+from cramerl.deep.learner import in_returns
 from cramerl.deep.networks import Network, Params
+from cramerl.supports import Support
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,18 +37,25 @@ class Agent:
     def __repr__(self) -> str:
         return f"Agent({type(self.head).__name__} on {self.spec.name}, {self.spec.num_actions} actions)"
 
+    @property
+    def support(self) -> Support | None:
+        """The atoms of its distributions, in returns; None if they are not fixed (dqn, qr)."""
+        if self.head.support is None:
+            return None
+        return Support(np.asarray(in_returns(self.params, jnp.asarray(self.head.support.atoms, jnp.float32)), float))
+
     def outputs(self, observations: Any) -> np.ndarray:
         """Outputs of the network (N, A, O) for observations ``(N, *spec.observation_shape)``."""
         return np.asarray(_outputs(self.network, self.params, self._checked(observations)))
 
     def values(self, observations: Any) -> np.ndarray:
         """Mean return of each action, (N, A)."""
-        return np.asarray(self.head.values(jnp.asarray(self.outputs(observations))))
+        return np.asarray(in_returns(self.params, self.head.values(jnp.asarray(self.outputs(observations)))))
 
     def distributions(self, observations: Any) -> tuple[np.ndarray, np.ndarray]:
         """Atoms and masses (N, A, K) of the return distribution of each action."""
         atoms, masses = self.head.distribution(jnp.asarray(self.outputs(observations)))
-        return np.asarray(atoms), np.asarray(masses)
+        return np.asarray(in_returns(self.params, atoms)), np.asarray(masses)
 
     def act(self, observations: Any) -> np.ndarray:
         """The best actions, (N,) int32."""

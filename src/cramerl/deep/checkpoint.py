@@ -26,7 +26,7 @@ from cramerl._files import write_whole
 from cramerl._version import __version__
 from cramerl.deep.trees import Arrays, Damaged
 
-FORMAT = 3
+FORMAT = 4
 _STATE, _MANIFEST, _REPLAY = "state.safetensors", "manifest.json", "replay"
 _SHARD = re.compile(rf"{_REPLAY}/rows-(\d{{12,}})-(\d{{12,}})\.safetensors")
 _DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

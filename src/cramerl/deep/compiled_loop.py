@@ -17,7 +17,7 @@ from cramerl.deep import replay as replays
 from cramerl.deep.block_totals import BlockTotals, add, ended, learned, no_totals
 from cramerl.deep.envs.base import EnvSpec
 from cramerl.deep.envs.gymnax import CompiledState, GymnaxEnv
-from cramerl.deep.learner import Learner, LearnerState, LearnInfo, sync_target, with_params
+from cramerl.deep.learner import Learner, LearnerState, LearnInfo, with_params
 from cramerl.deep.networks import Params
 from cramerl.deep.schedule import Schedule, Stream, stream
 
@@ -59,6 +59,9 @@ class CompiledProgram:
         self.start = jax.jit(self.each(self._start))
         # The lanes are donated: the program writes to the replay in place instead of copying it.
         self.run = jax.jit(self._blocks, static_argnames="learning", donate_argnums=0)
+        find = partial(learner.find_support, discount=schedule.discount)
+        self.find_support = jax.jit(self.each(find, in_axes=(0, 0, None)))
+        self.change_target = jax.jit(self.each(learner.change_target))
 
     def each(self, function: Any, in_axes: Any = 0) -> Any:
         """The function for all lanes. One lane has no axis: its program is that of a single run."""
@@ -183,12 +186,15 @@ class CompiledLoop:
 
     def advance(self, num_blocks: int, stop: Callable[[], bool] | None = None) -> int:
         """Run all the blocks; ``stop`` is not asked, because a segment is one call of a compiled program."""
-        for start, end, learning, syncs in self.schedule.segments(self.block, self.block + num_blocks):
-            if syncs:
-                self._set_learner(sync_target(self.lanes.learner))
-            block, until = jnp.int32(start), jnp.int32(end)
+        for segment in self.schedule.segments(self.block, self.block + num_blocks):
+            block, until = jnp.int32(segment.start), jnp.int32(segment.stop)
+            if segment.starts_learning and self.learner.support == "own":
+                written = block * self.schedule.rows_per_block
+                self._set_learner(self._program.find_support(self.lanes.learner, self.lanes.replay, written))
+            if segment.changes_target:
+                self._set_learner(self._program.change_target(self.lanes.learner))
             self.lanes, self.totals = self._program.run(
-                self.lanes, self.totals, self._keys, block, until, learning=learning
+                self.lanes, self.totals, self._keys, block, until, learning=segment.learns
             )
         self.block += num_blocks
         return num_blocks

@@ -32,6 +32,7 @@ from cramerl.supports import Support
 
 Array = jax.Array
 NextDistribution = Literal["signed", "rearranged", "nearest"]
+_SMALL_MASS = 1e-3  # in place of zero, where logarithms are taken
 _NEXT_DISTRIBUTIONS = {"rearranged": rearranged_distribution, "nearest": nearest_distribution}
 
 
@@ -62,6 +63,30 @@ class Head(Protocol):
 
     def loss(self, outputs: Array, target: Array) -> Array:
         """Per-example loss (...)."""
+        ...
+
+
+class AtomsHead(Head, Protocol):
+    """A head with a support. What follows lets the support change while a network learns."""
+
+    @property
+    def support(self) -> Support:
+        """The atoms."""
+        ...
+
+    def outputs_of(self, masses: Array) -> Array:
+        """Outputs whose distribution has these masses, (..., K) -> (..., num_outputs), as nearly as the head can."""
+        ...
+
+    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How outputs change if the atoms move to ``places``, every second of the old ones: see `own_support`.
+
+        Args:
+            places: (K,) numbers of old atoms, two apart; some are before the first or after the last.
+
+        Returns:
+            Matrix (O, O) and offset (O,): the new outputs are the matrix times the old ones, plus the offset.
+        """
         ...
 
 
@@ -117,6 +142,22 @@ class _Softmax:
         """Cross-entropy of the logits to the target."""
         return categorical_cross_entropy(target, outputs)
 
+    def outputs_of(self, masses: Array) -> Array:
+        """Logarithms; a mass of zero becomes a very small one."""
+        return jnp.log(jnp.maximum(masses, _SMALL_MASS))
+
+    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Averages of neighbouring logits, which keep peaks but not masses: no linear map of logits keeps those.
+
+        An atom outside the old ones gets a small fraction of the end atom's probability.
+        """
+        count = self.num_outputs
+        near = np.clip(places[:, None] + np.array([-1, 0, 0, 1]), 0, count - 1)
+        matrix = np.zeros((count, count))
+        np.add.at(matrix, (np.arange(count)[:, None], near), 0.25)
+        outside = (places < 0) | (places > count - 1)
+        return matrix, np.where(outside, np.log(_SMALL_MASS), 0.0)
+
 
 @dataclass(frozen=True)
 class C51(_Softmax):
@@ -169,6 +210,15 @@ class S51:
             return backup(self.support, rewards, discounts, with_unit_mass(self.support, next_outputs))
         return with_unit_mass(self.support, backup(self.support, rewards, discounts, next_outputs))
 
+    def outputs_of(self, masses: Array) -> Array:
+        """The masses."""
+        return masses
+
+    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The old masses, brought to unit mass, projected onto the new atoms: so the value is kept."""
+        onto, uniform = _onto(places), np.full(self.num_outputs, 1 / self.num_outputs)
+        return onto - (onto @ uniform)[:, None], onto @ uniform
+
     def loss(self, outputs: Array, target: Array) -> Array:
         """Eq. 5 of the paper with its constant corrected (or ``total``, see ``cramerl.cramer_loss``)."""
         unit = _unit_spaced(self.num_outputs)
@@ -177,24 +227,21 @@ class S51:
 
 @dataclass(frozen=True)
 class U51:
-    r"""Ours: unit mass by construction and a whitened loss. :math:`q = b + Bo`, loss :math:`\|o - o^*\|^2`.
+    r"""Ours: unit mass by construction and a whitened loss. :math:`q = u + Bo`, loss :math:`\|o - o^*\|^2`.
 
-    B spans the zero-mass vectors and is orthonormal in the Cramér metric of unit-spaced atoms, so the squared
-    distance of two outputs is the squared Cramér distance of their masses: condition number one, no penalty.
+    u is uniform. B spans the zero-mass vectors and is orthonormal in the Cramér metric of unit-spaced atoms, so the
+    squared distance of two outputs is the squared Cramér distance of their masses: condition number one, no penalty.
 
-    ``base_distribution`` is b: uniform on the support, or a return of zero. The loss does not depend on it, but
-    learning starts there. ``mean_weight`` adds the squared error of the mean, in spacings, to the loss, because actions
+    ``mean_weight`` adds the squared error of the mean, in spacings, to the loss, because actions
     are compared by their means. ``next_distribution`` says what is backed up: the next state's signed masses as they
     are, or a proper distribution made from them, with which predictions cannot run away beyond the support.
     """
 
     support: Support
-    base_distribution: Literal["uniform", "zero"] = "uniform"
     mean_weight: float = 0.0
     next_distribution: NextDistribution = "signed"
 
     def __post_init__(self) -> None:
-        require_choice("base_distribution", self.base_distribution, ("uniform", "zero"))
         require_choice("next_distribution", self.next_distribution, get_args(NextDistribution))
 
     @property
@@ -204,25 +251,34 @@ class U51:
 
     def distribution(self, outputs: Array) -> tuple[Array, Array]:
         """Signed masses of total one."""
-        masses = self._basis.masses(outputs + _row(self._base_outputs, outputs))
+        masses = self._basis.masses(outputs)
         return _atoms(self.support, masses), masses
 
     def values(self, outputs: Array) -> Array:
         """Mean of the distribution, which is affine in the outputs."""
-        base = self.support.atoms.mean() + self._slopes @ self._base_outputs
-        return outputs @ _constant(self._slopes, outputs) + float(base)
+        return outputs @ _constant(self._slopes, outputs) + float(self.support.atoms.mean())
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
         """Outputs of the projected r + gamma Z."""
         masses = _as_next(self.next_distribution, self.support, self.distribution(next_outputs)[1])
-        projected = backup(self.support, rewards, discounts, masses)
-        return self._basis.outputs(projected) - _row(self._base_outputs, next_outputs)
+        return self._basis.outputs(backup(self.support, rewards, discounts, masses))
 
     def loss(self, outputs: Array, target: Array) -> Array:
         """Squared Cramér distance, plus the weighted squared error of the mean."""
         error = outputs - target
         means = error @ _constant(self._slopes / self.support.spacings.mean(), error)
         return jnp.sum(error**2, axis=-1) + (self.mean_weight * means**2 if self.mean_weight else 0.0)
+
+    def outputs_of(self, masses: Array) -> Array:
+        """The coordinates of the masses."""
+        return self._basis.outputs(masses)
+
+    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The coordinates of the old masses projected onto the new atoms."""
+        onto, none = _onto(places), np.zeros(self.num_outputs)
+        offset = self._basis.outputs(onto @ self._basis.masses(none))
+        columns = self._basis.outputs(self._basis.masses(np.eye(self.num_outputs)) @ onto.T)
+        return (columns - offset).T, offset
 
     @property
     def _basis(self) -> UnitMassBasis:
@@ -232,12 +288,6 @@ class U51:
     def _slopes(self) -> np.ndarray:
         """How the mean changes with each output."""
         return self.support.atoms @ self._basis.basis
-
-    @property
-    def _base_outputs(self) -> np.ndarray:
-        """The outputs that turn the uniform distribution into the base distribution."""
-        zero = project(self.support, np.zeros(1), np.ones(1))
-        return np.asarray(self._basis.outputs(zero)) * (self.base_distribution == "zero")
 
 
 @dataclass(frozen=True)
@@ -275,9 +325,26 @@ class L51:
         """Binary cross-entropy of each height, summed."""
         return cdf_cross_entropy(target, self._logits(outputs))
 
+    def outputs_of(self, masses: Array) -> Array:
+        """Logits of the heights; heights of zero and one become nearly so."""
+        heights = jnp.clip(jnp.cumsum(masses, axis=-1)[..., :-1], _SMALL_MASS, 1 - _SMALL_MASS)
+        return jnp.log(heights) - jnp.log1p(-heights) - _row(self._uniform_logits, heights)
+
+    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The heights at the new atoms: the old ones where there were some, outside nearly zero or one."""
+        outside = np.where(places < 0, -1, 1) * np.log(1 / _SMALL_MASS - 1)
+        inside = (places >= 0) & (places < self.num_outputs)
+        matrix = (np.arange(self.num_outputs) == places[:-1, None]).astype(float)
+        old = self._uniform_logits[np.clip(places, 0, self.num_outputs - 1)]
+        return matrix, np.where(inside, old, outside)[:-1] - self._uniform_logits
+
     def _logits(self, outputs: Array) -> Array:
+        return outputs + _row(self._uniform_logits, outputs)
+
+    @property
+    def _uniform_logits(self) -> np.ndarray:
         uniform = np.arange(1, self.support.num_atoms) / self.support.num_atoms
-        return outputs + _row(np.log(uniform / (1 - uniform)), outputs)
+        return np.log(uniform / (1 - uniform))
 
 
 @dataclass(frozen=True)
@@ -352,6 +419,12 @@ def make_head(name: str, *, num_atoms: int = 51, v_min: float = -10.0, v_max: fl
     if name not in ("dqn", "qr"):
         given["support"] = Support.uniform(v_min, v_max, num_atoms)
     return HEADS[name](**{key: value for key, value in given.items() if key in known})
+
+
+def _onto(places: np.ndarray) -> np.ndarray:
+    """The matrix (K, K) that projects masses at 0, ..., K - 1 onto atoms at ``places``."""
+    count = len(places)
+    return np.asarray(project(Support(places), np.arange(count, dtype=float)[:, None], np.ones((count, 1)))).T
 
 
 def _as_next(kind: NextDistribution, support: Support, masses: Array) -> Array:

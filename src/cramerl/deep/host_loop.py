@@ -27,7 +27,7 @@ from cramerl.deep.block_totals import BlockTotals, no_totals
 from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.envs.base import EnvSpec, HostEnvs
 from cramerl.deep.host_program import host_program, unrolled
-from cramerl.deep.learner import Learner, LearnerState, sync_target, with_params
+from cramerl.deep.learner import Learner, LearnerState, with_params
 from cramerl.deep.networks import Params
 from cramerl.deep.replay import Batch, Drawn, HostFrames, Replay
 from cramerl.deep.schedule import Schedule, Stream, stream
@@ -120,14 +120,16 @@ class HostLoop:
     def advance(self, num_blocks: int, stop: Callable[[], bool] | None = None) -> int:
         """See `Loop`."""
         first = self.block
-        for start, end, learning, syncs in self.schedule.segments(first, first + num_blocks):
-            if syncs:
-                self.state = sync_target(self.state)
-            for block in range(start, end):
+        for segment in self.schedule.segments(first, first + num_blocks):
+            if segment.starts_learning and self.learner.support == "own":
+                self.state = self._program.find_support(self.state, self.replay, np.int32(self.row))
+            if segment.changes_target:
+                self.state = self._program.change_target(self.state)
+            for block in range(segment.start, segment.stop):
                 if stop is not None and stop():
                     self._settle()
                     return self.block - first
-                self._run_block(block, learning=learning)
+                self._run_block(block, learning=segment.learns)
                 self.block += 1
             self._wait_for_launch()
         self._settle()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -50,6 +50,8 @@ class HostProgram:
         self.see_and_act = jax.jit(self._see_and_act, donate_argnums=0)
         self.see_last = jax.jit(self._see_last, donate_argnums=0)
         self.finish_row = jax.jit(self._finish_row, donate_argnums=0)
+        self.find_support = jax.jit(partial(learner.find_support, discount=schedule.discount))
+        self.change_target = jax.jit(learner.change_target)
         self.draw = jax.jit(self._draw)
         self.learn = jax.jit(self._learn, compiler_options=compiler_options())
         self.draw_and_learn = jax.jit(self._draw_and_learn, compiler_options=compiler_options())

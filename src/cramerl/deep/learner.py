@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from cramerl._checks import require_choice
-from cramerl.deep.heads import S51, Head
+from cramerl.deep import own_support
+from cramerl.deep.heads import S51, AtomsHead, Head
 from cramerl.deep.networks import Network, Params
-from cramerl.deep.replay import Batch
-from cramerl.measures import clipped_mass
+from cramerl.deep.own_support import Clipped
+from cramerl.deep.replay import Batch, Replay
+from cramerl.projections import project
 
 Array = jax.Array
 
@@ -24,11 +26,13 @@ class LearnerState(NamedTuple):
     """What the next update needs.
 
     Attributes:
-        params: weights of the network that acts and learns.
+        params: weights of the network that acts and learns; with a head that has atoms, also where these lie,
+            ``params["support"]``.
         target_params: weights of the target network.
         optimiser: state of the optimiser.
         learning_rate: () float32. It and the penalty are part of the state so that lanes of one program can differ.
         mass_penalty: () float32, of s51.
+        clipped: what a support that finds itself needs; () for others.
     """
 
     params: Params
@@ -36,6 +40,7 @@ class LearnerState(NamedTuple):
     optimiser: Any
     learning_rate: Array
     mass_penalty: Array
+    clipped: Clipped | tuple[()] = ()
 
 
 class LearnInfo(NamedTuple):
@@ -46,7 +51,8 @@ class LearnInfo(NamedTuple):
         q_values: mean value of the actions taken.
         mass: mean total mass of the predictions (last update); NaN where the head has no support.
         negative_mass: mean sum of the negative masses, as a positive number.
-        clipped_mass: mean fraction of the next distribution's mass that a backup clipped.
+        clipped_below: mean mass of the next distribution that a backup clipped at the smallest atom.
+        clipped_above: the same at the largest atom.
         first_bad: index of the first update whose loss was not finite, or -1.
     """
 
@@ -54,7 +60,8 @@ class LearnInfo(NamedTuple):
     q_values: Array
     mass: Array
     negative_mass: Array
-    clipped_mass: Array
+    clipped_below: Array
+    clipped_above: Array
     first_bad: Array
 
 
@@ -80,6 +87,9 @@ class Learner:
         optimiser: see `make_optimiser`.
         learning_rate: step size.
         double_q: choose the next action with the learning network, value it with the target network.
+        support: smallest and largest return of the atoms, for a head on atoms 0, 1, ..., K - 1; "own" if they are found
+            and widened while learning, see `own_support`; None for a head that has its own atoms or none.
+        starts_at_zero: predict a return of zero before learning, not a uniform distribution.
     """
 
     head: Head
@@ -87,14 +97,56 @@ class Learner:
     optimiser: optax.GradientTransformation
     learning_rate: float
     double_q: bool = False
+    support: tuple[float, float] | Literal["own"] | None = None
+    starts_at_zero: bool = False
 
     def init(self, key: Array) -> LearnerState:
         """Initial weights; the target network starts as a copy."""
-        params = self.network.init(key)
+        params = self._with_support(self.network.init(key))
         copy = jax.tree.map(jnp.copy, params)
         penalty = self.head.mass_penalty if isinstance(self.head, S51) else 0.0
         rates = jnp.float32(self.learning_rate), jnp.float32(penalty)
-        return LearnerState(params, copy, self.optimiser.init(params), *rates)
+        clipped = own_support.nothing_clipped(False) if self.support == "own" else ()
+        return LearnerState(params, copy, self.optimiser.init(params), *rates, clipped)
+
+    def _with_support(self, params: Params) -> Params:
+        if self.support is None:
+            return params
+        head, count = self._atoms_head, self._atoms_head.support.num_atoms
+        low, high = (0.0, count - 1.0) if self.support == "own" else self.support
+        spacing = (high - low) / (count - 1)
+        params = params | {"support": {"low": jnp.float32(low), "spacing": jnp.float32(spacing)}}
+        if not self.starts_at_zero or self.support == "own":
+            return params
+        zero = project(head.support, jnp.full(1, -low / spacing, dtype=jnp.float32), jnp.ones(1, dtype=jnp.float32))
+        return own_support.starting_at(head, params, zero)
+
+    def find_support(self, state: LearnerState, replay: Replay, written: Array, discount: float) -> LearnerState:
+        """Before the first update: place a support of its own where the returns in the replay are.
+
+        A support that came with initial weights stays.
+        """
+        assert isinstance(state.clipped, Clipped)
+        known, head = state.clipped.known, self._atoms_head
+        found = own_support.find_support(head, state.params, *own_support.returns_seen(replay, written, discount))
+        params = jax.tree.map(lambda old, new: jnp.where(known, old, new), state.params, found)
+        return state._replace(params=params, clipped=own_support.nothing_clipped(True))
+
+    def change_target(self, state: LearnerState) -> LearnerState:
+        """Copy the learning network into the target network, after widening a support of its own if that is due.
+
+        The copy is real: a loop that donates the state to a compiled program cannot pass one buffer twice.
+        """
+        if isinstance(state.clipped, Clipped):
+            wider = own_support.widen(self._atoms_head, state.params, state.optimiser, state.clipped)
+            clipped = own_support.nothing_clipped(state.clipped.known)
+            state = state._replace(params=wider[0], optimiser=wider[1], clipped=clipped)
+        return state._replace(target_params=jax.tree.map(jnp.copy, state.params))
+
+    @property
+    def _atoms_head(self) -> AtomsHead:
+        assert self.head.support is not None
+        return cast(AtomsHead, self.head)
 
     def act(
         self, params: Params, observations: Array, epsilon: Array, key: Array, among: tuple[int, Array] | None = None
@@ -125,7 +177,7 @@ class Learner:
         judge = self.network.apply(state.params, batch.next_observations) if self.double_q else next_outputs
         best = jnp.argmax(self.head.values(judge), axis=-1)
         chosen = _take_actions(next_outputs, best)
-        return self.head.target(batch.rewards, batch.discounts, chosen), chosen
+        return self.head.target(in_spacings(state.target_params, batch), batch.discounts, chosen), chosen
 
     def update(self, state: LearnerState, batch: Batch, target: Array) -> tuple[LearnerState, tuple[Array, Array]]:
         """One step of the optimiser; also the loss () and the outputs (B, O) before it."""
@@ -170,7 +222,8 @@ class Learner:
             batch, inputs, found = item
             target, chosen = found or self.targets(state, batch)
             state, (loss, outputs) = self._update(state, batch, inputs, target)
-            return state, (loss, jnp.mean(self.head.values(outputs)), outputs, chosen)
+            values = in_returns(state.params, self.head.values(outputs))
+            return state, (loss, jnp.mean(values), outputs, chosen)
 
         items = (small, inputs, found)
         if unroll:
@@ -181,28 +234,53 @@ class Learner:
             losses, values, outputs, chosen = jax.tree.map(lambda *x: jnp.stack(x), *results)
         else:
             state, (losses, values, outputs, chosen) = jax.lax.scan(step, state, items)
-        last = jax.tree.map(lambda x: x[-1], (small, outputs, chosen))
-        return state, self._info(losses, values, *last)
+        batch, outputs, chosen = (jax.tree.map(lambda x: x[-1], tree) for tree in (small, outputs, chosen))
+        info = self._info(losses, values, state.target_params, batch, outputs, chosen)
+        if isinstance(state.clipped, Clipped):
+            old = state.clipped
+            below, above = old.below + info.clipped_below, old.above + info.clipped_above
+            clipped = Clipped(below, above, old.batches + 1, old.known)
+            state = state._replace(clipped=clipped)
+        return state, info
 
-    def _info(self, losses: Array, values: Array, batch: Batch, outputs: Array, chosen: Array) -> LearnInfo:
+    def _info(
+        self, losses: Array, values: Array, target_params: Params, batch: Batch, outputs: Array, chosen: Array
+    ) -> LearnInfo:
         bad = ~jnp.isfinite(losses)
         first_bad = jnp.where(jnp.any(bad), jnp.argmax(bad), -1)
-        mass = negative = clipped = jnp.float32(jnp.nan)
+        mass = negative = below = above = jnp.float32(jnp.nan)
         if self.head.support is not None:
             masses = self.head.distribution(outputs)[1]
             mass = jnp.mean(jnp.sum(masses, axis=-1))
             negative = -jnp.mean(jnp.sum(jnp.minimum(masses, 0.0), axis=-1))
-            next_masses = self.head.distribution(chosen)[1]
-            clipped = jnp.mean(clipped_mass(self.head.support, batch.rewards, batch.discounts, next_masses))
-        return LearnInfo(jnp.mean(losses), jnp.mean(values), mass, negative, clipped, first_bad)
+            atoms, next_masses = self.head.distribution(chosen)
+            moved = in_spacings(target_params, batch)[:, None] + batch.discounts[:, None] * atoms
+            low, high = self.head.support.v_min, self.head.support.v_max
+            slack = 1e-3 * (high - low)  # rounding alone must not count
+            # Signed masses are summed with their signs: noise on both sides of zero is not clipped mass.
+            below, above = (
+                jnp.mean(jnp.sum(jnp.where(outside, next_masses, 0.0), axis=-1))
+                for outside in (moved < low - slack, moved > high + slack)
+            )
+        return LearnInfo(jnp.mean(losses), jnp.mean(values), mass, negative, below, above, first_bad)
 
 
-def sync_target(state: LearnerState) -> LearnerState:
-    """Copy the learning network into the target network.
+def in_spacings(params: Params, batch: Batch) -> Array:
+    """Rewards of a batch as a head on atoms 0, 1, ..., K - 1 sees them.
 
-    The copy is real: a loop that donates the state to a compiled program cannot pass one buffer twice.
+    With z = low + spacing * i, the backup r + discount * z is that of (r - (1 - discount) * low) / spacing on i.
     """
-    return state._replace(target_params=jax.tree.map(jnp.copy, state.params))
+    if "support" not in params:
+        return batch.rewards
+    low, spacing = params["support"]["low"], params["support"]["spacing"]
+    return (batch.rewards - (1.0 - batch.discounts) * low) / spacing
+
+
+def in_returns(params: Params, places: Array) -> Array:
+    """Values or atoms of a head as returns, if it is on atoms 0, 1, ..., K - 1; see `in_spacings`."""
+    if "support" not in params:
+        return places
+    return params["support"]["low"] + params["support"]["spacing"] * places
 
 
 def with_params(state: LearnerState, params: Params) -> LearnerState:
@@ -210,7 +288,9 @@ def with_params(state: LearnerState, params: Params) -> LearnerState:
     params = jax.tree.map(
         lambda old, new: jnp.broadcast_to(jnp.asarray(new, old.dtype), old.shape), state.params, params
     )
-    return sync_target(state._replace(params=params))
+    if isinstance(state.clipped, Clipped):  # these weights have a support
+        state = state._replace(clipped=state.clipped._replace(known=jnp.ones_like(state.clipped.known)))
+    return state._replace(params=params, target_params=jax.tree.map(jnp.copy, params))
 
 
 def _take_actions(outputs: Array, actions: Array) -> Array:

@@ -34,12 +34,21 @@ def stream(key: jax.Array, name: Stream, index: jax.Array | int = 0) -> jax.Arra
 
 
 class Segment(NamedTuple):
-    """Blocks [start, stop): whether they learn, and whether the target network changes before the first."""
+    """Blocks [start, stop): whether they learn, and what comes before them.
+
+    Attributes:
+        start: the first block.
+        stop: one past the last.
+        learns: whether they learn.
+        starts_learning: whether they are the first that do.
+        changes_target: whether the target network changes before them.
+    """
 
     start: int
     stop: int
     learns: bool
-    syncs: bool
+    starts_learning: bool
+    changes_target: bool
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ class Schedule:
         """Cut blocks [start, stop) where the target network changes or learning starts."""
         cuts = [b for b in range(start, stop) if b in (start, self.first_learning_block) or self.changes_target(b)]
         return [
-            Segment(a, b, a >= self.first_learning_block, self.changes_target(a))
+            Segment(a, b, a >= self.first_learning_block, a == self.first_learning_block, self.changes_target(a))
             for a, b in zip(cuts, [*cuts[1:], stop], strict=False)
         ]
 

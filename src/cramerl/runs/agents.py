@@ -23,6 +23,7 @@ from cramerl.runs.group import RunGroup
 from cramerl.runs.scores import tail_score
 
 CARD = "README.md"
+_EXPORT_FORMAT = "2"
 
 
 def load_agent(path: str | Path, *, lane: int = 0) -> Agent:
@@ -37,7 +38,8 @@ def load_agent(path: str | Path, *, lane: int = 0) -> Agent:
         >>> atoms, masses = agent.distributions(observations)  # doctest: +SKIP
     """
     config, spec, weights = _read(Path(path), lane)
-    shapes = jax.eval_shape(build.make_learner(config, spec).network.init, jax.random.key(0))
+    learner = build.make_learner(config, spec)
+    shapes = jax.eval_shape(lambda key: learner.init(key).params, jax.random.key(0))
     return build.make_agent(config, spec, unflatten(shapes, weights, f"weights of {path}"))
 
 
@@ -62,7 +64,11 @@ def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Pat
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"out must be a new or empty folder, got {out}")
     config, spec, weights = _read(Path(run), lane)
-    record = {"cramerl-agent": "1", "config": json.dumps(config.to_json()), "environment": json.dumps(spec._asdict())}
+    record = {
+        "cramerl-agent": _EXPORT_FORMAT,
+        "config": json.dumps(config.to_json()),
+        "environment": json.dumps(spec._asdict()),
+    }
     data = safetensors.numpy.save(weights, metadata=record)
     card = _card(config, spec, weights, _result(Path(run), config))  # before anything is written
     written = [write_whole(out / EXPORTED_WEIGHTS, lambda temporary: temporary.write_bytes(data))]
@@ -79,8 +85,8 @@ def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np
     saved = CheckpointStore(path / "checkpoints").latest()
     if saved is None:
         raise ValueError(
-            f"{path} has no checkpoint: none has been written yet, or it is in the storage of a sweep on Ray "
-            "(cramerl sweep ... --download all copies it here)"
+            f"{path} has no checkpoint, so there are no weights to load: none has been written yet, they were removed, "
+            "or they are in the storage of a sweep on Ray (cramerl sweep ... --download all copies them here)"
         )
     group, diverged = folder.group, saved.info["diverged"]
     if lane in diverged:
@@ -88,7 +94,7 @@ def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np
         raise ValueError(f"lane must be one of {left} in {path}, got {lane}, which diverged: its loss was not finite")
     weights = weights_of(saved.arrays)
     if len(group) > 1:
-        weights = {name: np.ascontiguousarray(array[lane]) for name, array in weights.items()}
+        weights = {name: np.array(array[lane]) for name, array in weights.items()}
     return config, folder.spec, weights
 
 
@@ -100,6 +106,8 @@ def _read_export(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str,
         with safetensors.safe_open(file, framework="numpy") as tensors:
             record = tensors.metadata() or {}
             weights = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 - not a dictionary
+        if record.get("cramerl-agent") != _EXPORT_FORMAT:
+            raise ValueError(f"it has format {record.get('cramerl-agent')}, this version reads {_EXPORT_FORMAT}")
         config, environment = json.loads(record["config"]), json.loads(record["environment"])
         return RunGroup.from_json(config).first, spec_from_json(environment), weights
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
@@ -117,7 +125,7 @@ def _result(run: Path, config: TrainConfig) -> str:
 
 def _card(config: TrainConfig, spec: EnvSpec, weights: dict[str, np.ndarray], result: str) -> str:
     """A model card as hubs read it: YAML, then what it is, how it was made, how to use it."""
-    count = sum(array.size for array in weights.values())
+    count = sum(array.size for name, array in weights.items() if not name.startswith("support."))
     settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_json().items())
     return f"""---
 library_name: cramerl

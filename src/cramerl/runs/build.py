@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cramerl._checks import require_representable
 from cramerl.deep.agent import Agent
 from cramerl.deep.compiled_loop import CompiledLoop
 from cramerl.deep.envs.atari import AtariEnvs
@@ -21,8 +22,9 @@ from cramerl.deep.learner import Learner, make_optimiser
 from cramerl.deep.loop import Loop
 from cramerl.deep.networks import make_network
 from cramerl.deep.schedule import Schedule
-from cramerl.runs.config import SETTINGS, TrainConfig
+from cramerl.runs.config import SETTINGS, TrainConfig, applies_to_agent
 from cramerl.runs.group import RunGroup
+from cramerl.supports import Support
 
 _REPLAY_FRACTION = 0.6  # of an accelerator's memory that the replay's frames may take
 
@@ -61,6 +63,11 @@ def make_envs(config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bo
 def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
     """Head, network and optimiser."""
     of_heads = {name: getattr(config, name) for name, setting in SETTINGS.items() if setting.group == "head"}
+    support: tuple[float, float] | Literal["own"] | None = None
+    if applies_to_agent("v_min", config.agent):
+        # The head's atoms are 0, 1, ..., K - 1; where they lie is part of the weights.
+        of_heads |= {"v_min": 0.0, "v_max": config.num_atoms - 1.0}
+        support = "own" if config.v_min is None or config.v_max is None else (config.v_min, config.v_max)
     head = make_head(config.agent, **of_heads)
     network = make_network(
         network_name(config, spec),
@@ -71,15 +78,17 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         hidden_units=config.hidden_units,
         last_layer_scale=config.last_layer_scale,
     )
-    _try_head(head)
+    zero = config.base_distribution == "zero" and applies_to_agent("base_distribution", config.agent)
+    if config.network == "linear" and (support == "own" or zero):
+        raise ValueError(
+            "network linear has no bias, so v_min and v_max must be given and base_distribution be uniform, got "
+            f"{config.v_min}, {config.v_max} and {config.base_distribution}"
+        )
+    if isinstance(support, tuple):
+        # Atoms that coincide in the network's precision are an error.
+        require_representable(jnp, Support.uniform(*support, config.num_atoms), jnp.zeros(1, dtype=jnp.float32))
     optimiser = make_optimiser(config.optimiser, config.optimiser_epsilon)
-    return Learner(head, network, optimiser, config.learning_rate, config.double_q)
-
-
-def _try_head(head: Any) -> None:
-    """Let a head reject its support before anything is written."""
-    outputs, number = jnp.zeros((1, head.num_outputs), jnp.float32), jnp.zeros(1, jnp.float32)
-    jax.eval_shape(lambda o, r: head.loss(o, head.target(r, r, o)), outputs, number)
+    return Learner(head, network, optimiser, config.learning_rate, config.double_q, support, zero)
 
 
 def network_name(config: TrainConfig, spec: EnvSpec) -> str:
@@ -122,8 +131,8 @@ def make_loop(group: RunGroup) -> Loop:
         )
     if len(group) > 1:
         raise ValueError(
-            f"runs must be one for {config.env}, which is not a gymnax environment and cannot be compiled with "
-            f"several agents, got {len(group)}: {group.describe()}"
+            f"{config.env} can be trained with one seed and one learning rate at a time, because it is not a gymnax "
+            f"environment, got {len(group)} runs: {group.describe()}; cramerl sweep trains several"
         )
     halves = _make_env_halves(config)
     try:

@@ -164,8 +164,10 @@ class TrainConfig:
     )
 
     num_atoms: int = _head(51, text="atoms of the support, or quantiles of qr", low=2, high=10_000, agents=AGENTS[1:])
-    v_min: float = _head(-10.0, text="smallest return of the support", agents=_WITH_ATOMS)
-    v_max: float = _head(10.0, text="largest return of the support", agents=_WITH_ATOMS)
+    v_min: float | None = _head(
+        None, text="smallest return of the support; none: found and widened while learning", agents=_WITH_ATOMS
+    )
+    v_max: float | None = _head(None, text="largest return of the support; as v_min", agents=_WITH_ATOMS)
     mass_penalty: float = _head(
         10.0, text="s51: lambda, on unit-spaced atoms", low=0, agents=("s51",), lane=True, scoring="tuned"
     )
@@ -180,7 +182,7 @@ class TrainConfig:
     )
     base_distribution: Literal["uniform", "zero"] = _head(
         "uniform",
-        text="u51: the distribution that outputs of zero mean: uniform on the support, or a return of zero",
+        text="u51 with v_min and v_max: where learning starts, uniform on the support or a return of zero",
         agents=("u51",),
         scoring="variant",
     )
@@ -217,7 +219,9 @@ class TrainConfig:
             object.__setattr__(self, name, value)
         if not self.hidden_units:
             raise ValueError("hidden_units must be one or more integers, got none")
-        if not self.v_min < self.v_max:
+        if (self.v_min is None) != (self.v_max is None):
+            raise ValueError(f"v_min and v_max must be given together or not at all, got {self.v_min} and {self.v_max}")
+        if self.v_min is not None and self.v_max is not None and not self.v_min < self.v_max:
             raise ValueError(f"v_min must be less than v_max, got {self.v_min} and {self.v_max}")
         if self.mass_penalty == 0 and self.mass_penalty_scale == "total":
             object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # without a penalty the scales are the same
@@ -275,6 +279,8 @@ def require_agent_settings(names: Iterable[str], agents: Collection[str]) -> Non
 def parse_setting(name: str, text: str) -> Any:
     """The value of a setting from text, as typed on a command line; integers may be written 1e6."""
     hint = setting_types()[name]
+    if hint == float | None:
+        return None if text.lower() == "none" else _number(name, text, float)
     if hint is bool:
         if text.lower() not in ("true", "false", "yes", "no", "1", "0"):
             raise ValueError(f"{name} must be true or false, got {text!r}")
@@ -331,6 +337,8 @@ def _number(name: str, text: str, kind: type) -> Any:
 
 def _checked(name: str, value: Any, hint: Any, bounds: Mapping[str, float]) -> Any:
     """The value, converted to its type; ValueError says what is allowed."""
+    if hint == float | None:
+        return None if value is None else _checked_number(name, value, float, bounds)
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")

@@ -53,7 +53,9 @@ class RunFolder:
             now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
             name = f"{config.env.replace('/', '-').replace(':', '-')}__{config.agent}__{config.seed}__{now}"
             path = Path("runs") / name
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"out must be a new or empty folder, {path} is a file")
+        if path.is_dir() and any(path.iterdir()):
             raise ValueError(
                 f"out must be a new or empty folder, {path} exists and is not empty; to continue it: cramerl resume"
             )
@@ -167,7 +169,10 @@ def lock_folder(path: Path, taken: str) -> Iterator[int]:
 def read_object(file: Path, build: Callable[[dict[str, Any]], Any]) -> Any:
     """Build something from the object in a JSON file; ValueError names the file and what is wrong with it."""
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"it is not JSON ({error})") from error
         if not isinstance(values, dict):
             raise ValueError(f"it must contain an object, got {type(values).__name__}")
         return build(values)

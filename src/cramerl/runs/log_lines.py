@@ -11,7 +11,13 @@ MUCH_CLIPPED = 0.25
 """Fraction of clipped mass above which a warning is due: clipped returns cannot be told from one another."""
 
 
-def log_line(heading: dict[str, Any], totals: Any, exploration: Any, updates: int) -> dict[str, Any]:
+def log_line(
+    heading: dict[str, Any],
+    totals: Any,
+    exploration: Any,
+    updates: int,
+    support: tuple[float, float] | None = None,
+) -> dict[str, Any]:
     """One line of the log.
 
     Args:
@@ -19,6 +25,7 @@ def log_line(heading: dict[str, Any], totals: Any, exploration: Any, updates: in
         totals: sums since the last line.
         exploration: the current fraction of random actions.
         updates: made so far.
+        support: smallest and largest return, of a support that finds itself.
     """
     row = heading | {"charts/episodes": int(totals.episodes), "charts/epsilon": _short(exploration)}
     if totals.episodes:
@@ -26,10 +33,13 @@ def log_line(heading: dict[str, Any], totals: Any, exploration: Any, updates: in
         row["charts/episodic_length"] = _short(totals.lengths / totals.episodes)
     if totals.blocks:
         tags = {"losses/loss": "loss", "losses/q_values": "q_values"}
-        tags |= {f"dist/{name}": name for name in ("mass", "negative_mass", "clipped_mass")}
+        tags |= {"dist/mass": "mass", "dist/negative_mass": "negative_mass"}
         values = {tag: _short(getattr(totals.info, name) / totals.blocks) for tag, name in tags.items()}
+        values["dist/clipped_mass"] = _short((totals.info.clipped_below + totals.info.clipped_above) / totals.blocks)
         row |= {tag: value for tag, value in values.items() if math.isfinite(value)}  # dqn and qr have no masses
         row["charts/updates"] = updates
+        if support is not None:
+            row |= {"dist/v_min": _short(support[0]), "dist/v_max": _short(support[1])}
     return row
 
 

@@ -28,6 +28,8 @@ _ATARI = {
     "exploration_decay_steps": 1_000_000,
     "network": "nature_same",
     "life_loss_ends": True,
+    "v_min": -10.0,
+    "v_max": 10.0,
 }
 _ATARI_AGENTS = {
     "c51": _ADAM_C51,
@@ -49,6 +51,8 @@ _MINATAR = {
     "exploration_final": 0.05,
     "exploration_decay_steps": 100_000,
     "optimiser_epsilon": 3.125e-5,
+    "v_min": -10.0,
+    "v_max": 10.0,
 }
 # Rates that did best over four games in results/minatar-rates, and u51 as in results/minatar-means; l51 and hl_gauss as
 # c51. tests/evidence/test_results.py repeats the choice.
@@ -75,8 +79,6 @@ _CLASSIC = {
     "exploration_decay_steps": 10_000,
     "update_period_steps": 2,
     "optimiser_epsilon": 1e-5,
-    "v_min": 0.0,
-    "v_max": 100.0,
 }
 _CLASSIC_RATES = {"dqn": 1e-3, "c51": 3e-4, "s51": 5e-4, "u51": 1e-3, "l51": 3e-4, "qr": 1e-3, "hl_gauss": 3e-4}
 _SMOKE = {
@@ -98,7 +100,7 @@ PRESETS: dict[str, str] = {
     "machado": "Atari with sticky actions, as Dopamine's curves: epsilon 0.01 after 250 k steps, lives do not matter",
     "dqn-nature": "Atari as Mnih et al. 2015 ran DQN: RMSProp, epsilon 0.1, no-op starts, VALID convolutions",
     "minatar": "MinAtar-sized games: replay of 100 k steps, 16 environments; Pong-misc with support [0, 100]",
-    "classic": "CartPole and its like: vectors, small replay, support [0, 100]",
+    "classic": "CartPole and its like: vectors, small replay",
     "smoke": "a few seconds of anything, to see that it runs",
 }
 

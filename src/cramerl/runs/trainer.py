@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cramerl.deep.agent import play_episodes
+from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.loop import Loop
 from cramerl.deep.trees import flatten, unflatten
@@ -90,7 +91,7 @@ class Trainer:
         self._clock, self._clock_step, self._speed = time.perf_counter(), 0, 0.0
         self._last_row: dict[str, Any] | None = None
         self._diverged: set[int] = set()  # lanes
-        self._warned_of_clipping = False
+        self._warned_of: set[str] = set()  # ends of the support
         self._restored = False
 
     @property
@@ -155,9 +156,10 @@ class Trainer:
         return not stop() or self.loop.block == self.total_blocks
 
     def _log(self) -> None:
-        rows = self._rows(self.loop.take_totals())
+        totals = self.loop.take_totals()
+        rows = self._rows(totals)
+        self._warn_of_support(totals)
         self._write(rows)
-        self._warn_of_clipping(rows)
         now = time.perf_counter()
         speed = (self.step - self._clock_step) * len(self.group) / max(now - self._clock, 1e-9)
         self._clock, self._clock_step, self._speed = now, self.step, speed
@@ -190,7 +192,8 @@ class Trainer:
             if lane in found:
                 rows.append({**self._place(), **settings, DIVERGED: True})
             elif lane not in self._diverged:
-                rows.append(log_line(self._place() | settings, part, exploration, updates))
+                support = self._support(lane) if self.config.v_min is None else None
+                rows.append(log_line(self._place() | settings, part, exploration, updates, support))
         if len(self._diverged) + len(found) == len(self.group):
             self._write(rows)  # the log says what became of each run
             raise Diverged(self._why_diverged(found))
@@ -230,16 +233,41 @@ class Trainer:
         schedule = self.loop.schedule
         return (update + 1) * self.config.update_period_steps + schedule.first_learning_block * schedule.steps_per_block
 
-    def _warn_of_clipping(self, rows: list[dict[str, Any]]) -> None:
-        """Say once that the support does not contain the returns."""
-        clipped = max((row.get("dist/clipped_mass", 0.0) for row in rows), default=0.0)
-        if clipped > MUCH_CLIPPED and not self._warned_of_clipping:
-            self._warned_of_clipping = True
-            self._say(
-                f"{clipped:.0%} of the target mass lies outside the support [{self.config.v_min:g}, "
-                f"{self.config.v_max:g}] and is clipped to its ends, where returns cannot be told apart: v_min and "
-                "v_max may be too close together"
-            )
+    def _support(self, lane: int) -> tuple[float, float] | None:
+        """Smallest and largest return of a run's support, if it has one."""
+        support = self.loop.all_params.get("support")
+        if support is None:
+            return None
+        low, spacing = (np.asarray(support[name]).reshape(-1)[lane] for name in ("low", "spacing"))
+        return float(low), float(low + spacing * (self.config.num_atoms - 1))
+
+    def _warn_of_support(self, totals: list[BlockTotals]) -> None:
+        """Say once of each end that returns or values lie beyond it; a support that finds itself moves by itself."""
+        if self.config.v_min is None:
+            return
+        for lane, total in enumerate(totals):
+            support = self._support(lane) if total.blocks and lane not in self._diverged else None
+            if support is None:
+                continue
+            for end, beyond in (("v_min", total.info.clipped_below), ("v_max", total.info.clipped_above)):
+                place, side = (support[0], "below") if end == "v_min" else (support[1], "above")
+                value = total.info.q_values / total.blocks
+                clipped, outside = (
+                    beyond / total.blocks > MUCH_CLIPPED,
+                    value < place if side == "below" else value > place,
+                )
+                if end in self._warned_of or not (clipped or outside):
+                    continue
+                self._warned_of.add(end)
+                what = (
+                    f"{beyond / total.blocks:.0%} of the target mass lies {side}"
+                    if clipped
+                    else f"the mean value {value:.3g} is {side}"
+                )
+                self._say(
+                    f"{what} {end} = {place:g}: returns beyond it cannot be told apart. Choose another {end}, or leave "
+                    "v_min and v_max out: the support then finds itself"
+                )
 
     def _say(self, text: str) -> None:
         """Add to the message of the next status."""

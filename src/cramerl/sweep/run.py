@@ -23,7 +23,7 @@ def require_buildable(plan: Plan) -> None:
     """Raise ValueError for environments and settings of new jobs that cannot be built."""
     jax.config.update("jax_platforms", "cpu")  # this process leaves accelerators to the jobs
     # Learning rates and the like do not decide whether a program can be built.
-    sized = [name for name in AXES if name in ("v_min", "v_max") or not isinstance(DEFAULTS[name], float)]
+    sized = [name for name in AXES if not isinstance(DEFAULTS[name], float)]
     new = [job.group.first for job in plan.jobs if job.start != "resume"]
     for config in {tuple(getattr(one, name) for name in ("agent", "env", *sized)): one for one in new}.values():
         require_loggers(config)

@@ -206,17 +206,20 @@ def _predictor(agent: Agent) -> Callable[[np.ndarray], tuple[Any, Any]]:
     """A compiled function from observations to distributions (N, A, K) and values (N, A)."""
     import jax
 
+    from cramerl.deep.learner import in_returns
+
     @jax.jit
     def predict(params: Any, observations: Any) -> tuple[Any, Any]:
         outputs = agent.network.apply(params, observations)
         atoms, masses = agent.head.distribution(outputs)
-        return atoms if agent.head.support is None else masses, agent.head.values(outputs)
+        values = in_returns(params, agent.head.values(outputs))
+        return atoms if agent.head.support is None else masses, values
 
     return lambda observations: predict(agent.params, observations)
 
 
 def _view(watched: Watched, number: int, steps: Sequence[PlayedStep], action: np.ndarray) -> View:
-    support, config = watched.agent.head.support, watched.config
+    support, config = watched.agent.support, watched.config
     distributions = np.stack([one.distributions[number] for one in steps])
     values = np.stack([one.values[number] for one in steps])
     if support is None:

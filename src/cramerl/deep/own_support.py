@@ -1,0 +1,129 @@
+"""Supports that find themselves.
+
+A head's atoms are 0, 1, ..., K - 1; atom i stands for the return ``low + spacing * i``, and both numbers are kept with
+the weights, which mean nothing without them. They start from the returns in the replay when learning starts. Whenever
+the target network changes, a support whose end clips too much mass doubles its spacing: the range grows towards that
+end, every second atom stays where it was, and the last layer is changed so that predictions stay what they were, as
+nearly as the coarser atoms allow.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cramerl.deep.heads import AtomsHead
+from cramerl.deep.networks import Params
+from cramerl.deep.replay import LAST, TERMINATED, Replay
+from cramerl.projections import project
+
+Array = jax.Array
+
+MOST_CLIPPED = 0.02
+"""Mean mass beyond an end of the support above which it is widened."""
+_SMALLEST_WIDTH = 1e-2  # of the returns seen, where they are all equal
+_NEITHER, _UP, _DOWN, _BOTH = range(4)
+
+
+class Clipped(NamedTuple):
+    """What backups clipped since the target network last changed.
+
+    Attributes:
+        below: () float32, sum over batches of the mean mass below the support.
+        above: () float32, the same above it.
+        batches: () int32.
+        known: () bool, whether the support has been found.
+    """
+
+    below: Array
+    above: Array
+    batches: Array
+    known: Array
+
+
+def nothing_clipped(known: Any) -> Clipped:
+    """No batch yet."""
+    return Clipped(jnp.float32(0), jnp.float32(0), jnp.int32(0), jnp.asarray(known))
+
+
+def returns_seen(replay: Replay, written: Array, discount: float) -> tuple[Array, Array]:
+    """Discounted return (T, N) from every row of a replay, and whether it counts.
+
+    Returns end where episodes do, and at the newest row; so those from long episodes are too small.
+    """
+    capacity = replay.flags.shape[0]
+    rows = written - capacity + jnp.arange(capacity, dtype=jnp.int32)
+    slots = rows % capacity
+    rewards, flags = replay.rewards[slots], replay.flags[slots]
+    # The newest row may not have its outcome yet.
+    real = ((flags & LAST) == 0) & ((rows >= 0) & (rows < written - 1))[:, None]
+
+    def earlier(later: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        reward, ends, real = row
+        total = jnp.where(real, reward + discount * jnp.where(ends, 0.0, later), 0.0)
+        return total, total
+
+    start = jnp.zeros(rewards.shape[1], dtype=jnp.float32)
+    _, returns = jax.lax.scan(earlier, start, (rewards, (flags & TERMINATED) != 0, real), reverse=True)
+    return returns, real
+
+
+def find_support(head: AtomsHead, params: Params, returns: Array, real: Array) -> Params:
+    """Weights whose support holds the returns seen in its middle half, and whose distribution is near theirs."""
+    count = head.support.num_atoms
+    least, most = jnp.min(jnp.where(real, returns, jnp.inf)), jnp.max(jnp.where(real, returns, -jnp.inf))
+    width = jnp.maximum(most - least, _SMALLEST_WIDTH)
+    low, spacing = (least + most) / 2 - width, 2 * width / (count - 1)
+    places, weights = jnp.where(real, (returns - low) / spacing, 0.0), real / jnp.sum(real)
+    masses = project(head.support, places.reshape(-1), weights.reshape(-1).astype(jnp.float32))
+    return starting_at(head, params | {"support": {"low": low, "spacing": spacing}}, masses)
+
+
+def starting_at(head: AtomsHead, params: Params, masses: Array) -> Params:
+    """Weights whose bias in the last layer is that of given masses for every action."""
+    old = params["outputs"]["bias"]
+    bias = jnp.broadcast_to(head.outputs_of(masses)[None], (old.shape[-1] // head.num_outputs, head.num_outputs))
+    return params | {"outputs": params["outputs"] | {"bias": bias.reshape(-1)}}
+
+
+def widen(head: AtomsHead, params: Params, optimiser: Any, clipped: Clipped) -> tuple[Params, Any]:
+    """Weights and state of the optimiser with a wider support if an end clipped too much; else the same."""
+    most = MOST_CLIPPED * jnp.maximum(clipped.batches, 1)
+    below, above = clipped.below > most, clipped.above > most
+    choice = jnp.where(above, jnp.where(below, _BOTH, _UP), jnp.where(below, _DOWN, _NEITHER))
+    matrices, offsets, firsts = (jnp.asarray(part, dtype=jnp.float32)[choice] for part in _widenings(head))
+    low, spacing = params["support"]["low"], params["support"]["spacing"]
+    support = {"low": low + firsts * spacing, "spacing": jnp.where(choice == _NEITHER, spacing, 2 * spacing)}
+    wider = _with_last_layer(params, matrices, offsets) | {"support": support}
+    # First moments change as weights do, second moments as squares do.
+    moments = {"mu": _with_last_layer(optimiser.mu, matrices), "nu": _with_last_layer(optimiser.nu, matrices**2)}
+    return wider, optimiser._replace(**moments)
+
+
+@cache
+def _widenings(head: AtomsHead) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each choice: matrix and offset of the outputs, and the place of the first new atom among the old ones."""
+    count = head.support.num_atoms
+    firsts = np.array([0, 0, 1 - count, -((count - 1) // 2)])
+    maps = [head.coarser(first + 2 * np.arange(count)) for first in firsts[1:]]
+    maps.insert(_NEITHER, (np.eye(head.num_outputs), np.zeros(head.num_outputs)))
+    return np.stack([matrix for matrix, _ in maps]), np.stack([offset for _, offset in maps]), firsts
+
+
+def _with_last_layer(tree: Params, matrix: Array, offset: Array | None = None) -> Params:
+    size = matrix.shape[0]
+
+    def changed(layer: Array) -> Array:
+        parts = layer.reshape(*layer.shape[:-1], -1, size)
+        return jnp.einsum("...o,po->...p", parts, matrix, precision="highest")
+
+    weights, bias = changed(tree["outputs"]["weights"]), changed(tree["outputs"]["bias"])
+    if offset is not None:
+        bias = bias + offset[None]
+    shapes = (tree["outputs"][name].shape for name in ("weights", "bias"))
+    layers = (part.reshape(shape) for part, shape in zip((weights, bias), shapes, strict=True))
+    return tree | {"outputs": dict(zip(("weights", "bias"), layers, strict=True))}
