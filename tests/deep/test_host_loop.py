@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from lenient import lenient
 from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.envs.atari import AtariEnvs
 from cramerl.deep.host_loop import HostLoop
+from cramerl.deep.replay import HostFrames
 from cramerl.deep.schedule import Schedule
 from cramerl.runs import build
 from cramerl.runs.presets import preset
@@ -88,6 +90,30 @@ def test_the_spread_of_the_work_changes_nothing(plain, groups, thread, on_host):
     assert before.episodes == after.episodes
     assert after.blocks == groups * before.blocks > 0  # sums of each group's share of the updates
     np.testing.assert_allclose(after.info.loss / after.blocks, before.info.loss / before.blocks, rtol=1e-4)
+
+
+def test_frames_on_the_host_are_not_overwritten_before_they_are_read(monkeypatch):
+    """Four rows a block and a full ring: a block replaces frames that its updates read, slowly, in a thread."""
+    read = HostFrames.read
+
+    def read_slowly(self: HostFrames, slots: Any, envs: Any) -> np.ndarray:
+        time.sleep(0.003)
+        return read(self, slots, envs)
+
+    monkeypatch.setattr(HostFrames, "read", read_slowly)
+    config = preset("smoke", "dqn", "gym:CartPole-v1", hidden_units=(4,), num_envs=1, batch_size=16)
+    schedule = Schedule(1, update_period_steps=4, batch_size=16, min_replay_steps=20, replay_steps=21)
+    weights = []
+    for thread in (False, True):
+        envs = build.make_envs(config, 1)
+        learner = build.make_learner(config, envs.spec)
+        loop = HostLoop(envs, learner, schedule, seed=3, frames_on_host=True, launch_in_thread=thread)
+        loop.begin_iteration(0)
+        loop.advance(40)
+        weights.append(jax.tree.map(np.asarray, loop.params))
+        loop.close()
+    for a, b in zip(*map(jax.tree.leaves, weights), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("thread", [False, True])

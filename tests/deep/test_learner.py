@@ -18,6 +18,7 @@ from cramerl.deep.heads import HEADS, make_head
 from cramerl.deep.learner import Learner, LearnerState, make_optimiser
 from cramerl.deep.networks import make_network
 from cramerl.deep.replay import Batch
+from cramerl.runs.presets import preset
 
 SGD = optax.identity()  # the direction is the gradient
 INPUTS, ACTIONS, UPDATES, SIZE = 3, 4, 4, 6
@@ -318,6 +319,16 @@ def test_actions_are_compared_by_the_mean_of_the_distribution(name):
     # Of signed masses of any total the mean is taken after what is missing to one is spread evenly.
     masses = masses + (1 - masses.sum(-1, keepdims=True)) / masses.shape[-1]
     np.testing.assert_array_equal(actions, np.argmax((atoms * masses).sum(-1), axis=-1))
+
+
+def test_epsilon_of_rmsprop_for_a_mean_is_that_for_a_sum_by_the_square_of_the_batch(rng):
+    """Mnih et al. sum gradients over 32 transitions, with 0.01; the same step for their mean needs 0.01 / 32**2."""
+    gradient = {"w": jnp.asarray(1e-3 * rng.normal(size=50), dtype=jnp.float32)}
+    summed, mean = make_optimiser("rmsprop", 0.01), make_optimiser("rmsprop", 0.01 / 32**2)
+    of_sum, _ = summed.update(jax.tree.map(lambda g: 32 * g, gradient), summed.init(gradient))
+    of_mean, _ = mean.update(gradient, mean.init(gradient))
+    np.testing.assert_allclose(of_sum["w"], of_mean["w"], rtol=1e-4)
+    assert preset("dqn-nature", "dqn", "pong").optimiser_epsilon == 0.01 / 32**2
 
 
 # What is logged.

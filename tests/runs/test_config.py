@@ -76,9 +76,9 @@ TABLE: list[tuple[str, str, dict[str, Any]]] = [
         {
             "optimiser": "rmsprop",
             "learning_rate": 0.00025,
-            "optimiser_epsilon": 0.01,
+            "optimiser_epsilon": 0.01 / 32**2,  # 0.01 on gradients summed over the batch
             "dqn_loss": "huber",
-            "target_period_steps": 40_000,  # 10,000 updates
+            "target_period_steps": 10_000,
             "min_replay_steps": 50_000,
             "exploration_final": 0.1,
             "exploration_decay_steps": 1_000_000,

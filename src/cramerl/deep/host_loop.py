@@ -261,10 +261,11 @@ class HostLoop:
     def _act(self, group: EnvGroup, params: Any, block: int) -> Array:
         """Write the row that is seen and choose actions; the result is on the device and not waited for."""
         seen = self._seen(group)
+        words = self._pack(group, block * self.schedule.steps_per_block)
+        # Updates read the replay that is donated and the frames that are overwritten here: they come first.
+        self._wait_for_launch()
         if self.host_frames is not None:
             self.host_frames.write(self.row, group.frames, group.column)
-        words = self._pack(group, block * self.schedule.steps_per_block)
-        self._wait_for_launch()  # updates read the replay that is donated here: they must have been launched before
         self.replay, actions = self._program.see_and_act(self.replay, params, self._key, words, seen)
         return actions
 

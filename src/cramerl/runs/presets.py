@@ -14,7 +14,8 @@ _ADAM_U51 = {"optimiser": "adam", "learning_rate": 1e-4, "optimiser_epsilon": 3.
 _ADAM_QR = {"optimiser": "adam", "learning_rate": 5e-5, "optimiser_epsilon": 3.125e-4}  # Dabney et al. 2018
 _ADAM_DQN = {"optimiser": "adam", "learning_rate": 6.25e-5, "optimiser_epsilon": 1.5e-4}  # Dopamine, JAX
 _RMSPROP_DQN = {"optimiser": "rmsprop", "learning_rate": 2.5e-4, "optimiser_epsilon": 1e-5}  # Dopamine, dqn_icml
-_RMSPROP_NATURE = {"optimiser": "rmsprop", "learning_rate": 2.5e-4, "optimiser_epsilon": 0.01}  # Mnih et al. 2015
+# Mnih et al. 2015
+_RMSPROP_NATURE = {"optimiser": "rmsprop", "learning_rate": 2.5e-4, "optimiser_epsilon": 0.01 / 32**2}
 
 _ATARI = {
     "steps": 50_000_000,
@@ -168,8 +169,8 @@ def _settings(name: str, agent: str, env: str) -> dict[str, Any]:
         decay = {"exploration_final": 0.01, "exploration_decay_steps": 250_000}
         return {**_ATARI, **_ATARI_AGENTS[agent], **sticky, **decay, **dqn}
     if name == "dqn-nature":
-        # The target network is copied every 10,000 updates, which are 40,000 steps.
-        nature = {"network": "nature", "noop_max": 30, "target_period_steps": 40_000, "eval_epsilon": 0.05}
+        # RMSProp's epsilon, 0.01, is for gradients summed over the batch of 32; here they are averaged.
+        nature = {"network": "nature", "noop_max": 30, "eval_epsilon": 0.05}
         dqn = _RMSPROP_NATURE if agent == "dqn" else {}
         return {**_ATARI, **_ATARI_AGENTS[agent], **nature, **dqn, "exploration_final": 0.1}
     if name == "minatar":
