@@ -323,11 +323,11 @@ def test_actions_are_compared_by_the_mean_of_the_distribution(name):
 
 def test_epsilon_of_rmsprop_for_a_mean_is_that_for_a_sum_by_the_square_of_the_batch(rng):
     """Mnih et al. sum gradients over 32 transitions, with 0.01; the same step for their mean needs 0.01 / 32**2."""
-    gradient = {"w": jnp.asarray(1e-3 * rng.normal(size=50), dtype=jnp.float32)}
+    gradient: Any = jnp.asarray(1e-3 * rng.normal(size=50), dtype=jnp.float32)
     summed, mean = make_optimiser("rmsprop", 0.01), make_optimiser("rmsprop", 0.01 / 32**2)
-    of_sum, _ = summed.update(jax.tree.map(lambda g: 32 * g, gradient), summed.init(gradient))
-    of_mean, _ = mean.update(gradient, mean.init(gradient))
-    np.testing.assert_allclose(of_sum["w"], of_mean["w"], rtol=1e-4)
+    of_sum: Any = summed.update(32 * gradient, summed.init(gradient))[0]
+    of_mean: Any = mean.update(gradient, mean.init(gradient))[0]
+    np.testing.assert_allclose(of_sum, of_mean, rtol=1e-4)
     assert preset("dqn-nature", "dqn", "pong").optimiser_epsilon == 0.01 / 32**2
 
 

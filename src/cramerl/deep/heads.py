@@ -79,7 +79,7 @@ class AtomsHead(Head, Protocol):
         ...
 
     def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How outputs change if the atoms move to ``places``, every second of the old ones: see `own_support`.
+        """How outputs change if the atoms move to ``places``, every second of the old ones.
 
         Args:
             places: (K,) numbers of old atoms, two apart; some are before the first or after the last.

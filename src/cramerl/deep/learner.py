@@ -88,7 +88,7 @@ class Learner:
         learning_rate: step size.
         double_q: choose the next action with the learning network, value it with the target network.
         support: smallest and largest return of the atoms, for a head on atoms 0, 1, ..., K - 1; "own" if they are found
-            and widened while learning, see `own_support`; None for a head that has its own atoms or none.
+            and widened while learning; None for a head that has its own atoms or none.
         starts_at_zero: predict a return of zero before learning, not a uniform distribution.
     """
 
