@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 from cramerl import linear
 from cramerl.deep.heads import HEADS, make_head
-from cramerl.deep.learner import Learner, LearnerState, make_optimiser
+from cramerl.deep.learner import Learner, LearnerState, finite_lanes, make_optimiser
 from cramerl.deep.networks import make_network
 from cramerl.deep.replay import Batch
 from cramerl.runs.presets import preset
@@ -329,6 +329,16 @@ def test_epsilon_of_rmsprop_for_a_mean_is_that_for_a_sum_by_the_square_of_the_ba
     of_mean: Any = mean.update(gradient, mean.init(gradient))[0]
     np.testing.assert_allclose(of_sum, of_mean, rtol=1e-4)
     assert preset("dqn-nature", "dqn", "pong").optimiser_epsilon == 0.01 / 32**2
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_lanes_whose_weights_are_not_finite_are_found(bad):
+    weights = np.ones((3, 4, 2), np.float32)
+    weights[1, 3, 0] = bad
+    tree = {"a": jnp.asarray(weights), "b": jnp.zeros((3, 5)), "c": jnp.zeros(3)}
+    np.testing.assert_array_equal(finite_lanes(tree, 3), [True, False, True])
+    one = {"a": jnp.asarray(weights[1]), "c": jnp.float32(0)}
+    np.testing.assert_array_equal(finite_lanes(one, 1), [False])
 
 
 # What is logged.

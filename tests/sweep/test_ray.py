@@ -265,8 +265,10 @@ def test_the_driver_killed_and_stopped_with_all_that_counts_in_a_storage(sweep_c
     said = process.communicate(timeout=ENOUGH)[0]
     assert process.returncode == 130, said
     assert "stopping jobs with checkpoints; Ctrl-C again ends them at once" in said
-    assert f"1 job in {out}: 0 done, 1 left" in said
     assert "Traceback" not in said
+    if f"1 job in {out}: 1 done" in said:
+        pytest.skip("this machine is so busy that the job was done before it could be stopped")
+    assert f"1 job in {out}: 0 done, 1 left" in said
     (run,) = find_runs(out)
     assert (run.finished, run.has_checkpoint, run.step % 500) == (False, False, 0)
     assert stored_step(bucket) == run.step

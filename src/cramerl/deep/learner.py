@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple, cast
 
 import jax
@@ -17,6 +17,7 @@ from cramerl.deep.heads import S51, AtomsHead, Head
 from cramerl.deep.networks import Network, Params
 from cramerl.deep.own_support import Clipped
 from cramerl.deep.replay import Batch, Replay
+from cramerl.measures import with_unit_mass
 from cramerl.projections import project
 
 Array = jax.Array
@@ -254,6 +255,7 @@ class Learner:
             mass = jnp.mean(jnp.sum(masses, axis=-1))
             negative = -jnp.mean(jnp.sum(jnp.minimum(masses, 0.0), axis=-1))
             atoms, next_masses = self.head.distribution(chosen)
+            next_masses = with_unit_mass(self.head.support, next_masses)
             moved = in_spacings(target_params, batch)[:, None] + batch.discounts[:, None] * atoms
             low, high = self.head.support.v_min, self.head.support.v_max
             slack = 1e-3 * (high - low)  # rounding alone must not count
@@ -263,6 +265,13 @@ class Learner:
                 for outside in (moved < low - slack, moved > high + slack)
             )
         return LearnInfo(jnp.mean(losses), jnp.mean(values), mass, negative, below, above, first_bad)
+
+
+@partial(jax.jit, static_argnames="lanes")
+def finite_lanes(params: Params, lanes: int) -> Array:
+    """Whether the weights of each lane are finite, (lanes,), found on the device: only the answers are copied."""
+    each = [jnp.all(jnp.isfinite(leaf).reshape(lanes, -1), axis=1) for leaf in jax.tree.leaves(params)]
+    return jnp.all(jnp.stack(each), axis=0)
 
 
 def in_spacings(params: Params, batch: Batch) -> Array:

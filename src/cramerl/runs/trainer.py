@@ -13,6 +13,7 @@ import numpy as np
 from cramerl.deep.agent import play_episodes
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.checkpoint import CheckpointStore
+from cramerl.deep.learner import finite_lanes
 from cramerl.deep.loop import Loop
 from cramerl.deep.trees import flatten, unflatten
 from cramerl.runs import build, loggers
@@ -209,13 +210,13 @@ class Trainer:
 
     def _newly_diverged(self, totals: list[Any]) -> dict[int, tuple[int, str]]:
         """Lanes whose loss or weights are no longer finite, with the update at which that was and which of the two."""
-        weights, found = flatten(self.loop.all_params).values(), {}
+        finite, found = np.asarray(finite_lanes(self.loop.all_params, len(totals))), {}
         for lane, total in enumerate(totals):
             if lane in self._diverged:
                 continue
             if total.info.first_bad >= 0:
                 found[lane] = int(total.info.first_bad), "loss is"
-            elif not all(np.isfinite(array[lane] if len(totals) > 1 else array).all() for array in weights):
+            elif not finite[lane]:
                 found[lane] = int(self.loop.schedule.updates_before(self.loop.block)) - 1, "weights are"
         return found
 
