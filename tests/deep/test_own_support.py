@@ -82,6 +82,8 @@ def test_a_support_starts_around_the_returns_seen_and_predicts_them(name, rng):
     state = found(learner, rewards)
     agent = agent_of(learner, state.params)
     assert agent.support is not None
+    for mine, target in zip(jax.tree.leaves(state.params), jax.tree.leaves(state.target_params), strict=True):
+        np.testing.assert_array_equal(mine, target)
     least, most = rewards[:-1].min(), rewards[:-1].max()
     width = most - least
     assert agent.support.v_min == pytest.approx(least - width / 2, rel=1e-5)

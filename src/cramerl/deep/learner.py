@@ -131,7 +131,9 @@ class Learner:
         known, head = state.clipped.known, self._atoms_head
         found = own_support.find_support(head, state.params, *own_support.returns_seen(replay, written, discount))
         params = jax.tree.map(lambda old, new: jnp.where(known, old, new), state.params, found)
-        return state._replace(params=params, clipped=own_support.nothing_clipped(True))
+        # The target network too: its outputs would mean returns on other atoms.
+        target = jax.tree.map(jnp.copy, params)
+        return state._replace(params=params, target_params=target, clipped=own_support.nothing_clipped(True))
 
     def change_target(self, state: LearnerState) -> LearnerState:
         """Copy the learning network into the target network, after widening a support of its own if that is due.
