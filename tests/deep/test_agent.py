@@ -272,6 +272,12 @@ def test_weights_of_another_network_are_no_start(run, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
+def test_a_support_that_is_not_that_of_the_weights_is_refused(run, tmp_path):
+    with pytest.raises(ValueError, match=r"must be those of initial_weights, \[0, 20\], or none, got \[0, 30\]"):
+        train(tmp_path / "other", initial_weights=str(run), v_max=30.0)
+    assert not (tmp_path / "other").exists()
+
+
 def rewritten(folder, change):
     """Write the weights of an export anew."""
     file = folder / "model.safetensors"

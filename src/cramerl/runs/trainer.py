@@ -247,28 +247,23 @@ class Trainer:
         if self.config.v_min is None:
             return
         for lane, total in enumerate(totals):
-            support = self._support(lane) if total.blocks and lane not in self._diverged else None
-            if support is None:
+            support = self._support(lane)
+            if support is None or not total.blocks or lane in self._diverged:
                 continue
-            for end, beyond in (("v_min", total.info.clipped_below), ("v_max", total.info.clipped_above)):
-                place, side = (support[0], "below") if end == "v_min" else (support[1], "above")
-                value = total.info.q_values / total.blocks
-                clipped, outside = (
-                    beyond / total.blocks > MUCH_CLIPPED,
-                    value < place if side == "below" else value > place,
-                )
-                if end in self._warned_of or not (clipped or outside):
-                    continue
-                self._warned_of.add(end)
-                what = (
-                    f"{beyond / total.blocks:.0%} of the target mass lies {side}"
-                    if clipped
-                    else f"the mean value {value:.3g} is {side}"
-                )
-                self._say(
-                    f"{what} {end} = {place:g}: returns beyond it cannot be told apart. Choose another {end}, or leave "
-                    "v_min and v_max out: the support then finds itself"
-                )
+            info, blocks = total.info, int(total.blocks)
+            value, below, above = (float(x) / blocks for x in (info.q_values, info.clipped_below, info.clipped_above))
+            self._warn_of_end("v_min", support[0], "below", below, value, outside=value < support[0])
+            self._warn_of_end("v_max", support[1], "above", above, value, outside=value > support[1])
+
+    def _warn_of_end(self, end: str, place: float, side: str, mass: float, value: float, *, outside: bool) -> None:
+        if end in self._warned_of or not (mass > MUCH_CLIPPED or outside):
+            return
+        self._warned_of.add(end)
+        what = f"{mass:.0%} of the target mass lies" if mass > MUCH_CLIPPED else f"the mean value {value:.3g} is"
+        self._say(
+            f"{what} {side} {end} = {place:g}: returns beyond it cannot be told apart. Choose another {end}, or leave "
+            "v_min and v_max out: the support then finds itself"
+        )
 
     def _say(self, text: str) -> None:
         """Add to the message of the next status."""

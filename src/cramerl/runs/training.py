@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+
+from cramerl.deep.loop import Loop
 from cramerl.runs import build, loggers
 from cramerl.runs.agents import read_weights
 from cramerl.runs.config import TrainConfig
@@ -48,7 +51,7 @@ def train(
     # Before the folder: settings that cannot be built leave nothing behind.
     with closing(build.make_loop(group)) as loop:
         if config.initial_weights:
-            loop.set_params(read_weights(config.initial_weights, loop.params))
+            _start_from_weights(config, loop)
         folder = RunFolder.create(group, loop.spec, None if out is None else Path(out))
         with folder.locked():
             trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
@@ -81,12 +84,28 @@ def resume(
     with closing(build.make_loop(group)) as loop, folder.locked():
         trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
         if not trainer.restore() and config.initial_weights:
-            loop.set_params(read_weights(config.initial_weights, loop.params))
+            _start_from_weights(config, loop)
         if loop.schedule.blocks(group.first.steps) < loop.block:
             raise ValueError(f"steps must be at least {trainer.step}, which the run has done, got {steps}")
         if steps is not None:
             folder.change_group(group)
         return trainer.run()
+
+
+def _start_from_weights(config: TrainConfig, loop: Loop) -> None:
+    """Start from initial weights; their support comes with them, so one that was given must be the same."""
+    weights = read_weights(config.initial_weights, loop.params)
+    if config.v_min is not None and "support" in weights:
+        given, theirs = (
+            [float(params["support"]["low"]), float(params["support"]["spacing"])] for params in (loop.params, weights)
+        )
+        if not np.allclose(given, theirs, rtol=1e-5, atol=1e-5 * given[1]):
+            low, high = theirs[0], theirs[0] + theirs[1] * (config.num_atoms - 1)
+            raise ValueError(
+                f"v_min and v_max must be those of initial_weights, [{low:g}, {high:g}], or none, got "
+                f"[{config.v_min:g}, {config.v_max:g}]"
+            )
+    loop.set_params(weights)
 
 
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:
