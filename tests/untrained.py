@@ -20,7 +20,8 @@ from cramerl.runs.presets import preset
 def small_config(agent: str = "s51", env: str = "CartPole-v1", **changes: object) -> TrainConfig:
     """Settings of a small agent."""
     atoms = {} if agent == "dqn" else {"num_atoms": 11}
-    return preset("smoke", agent, env, hidden_units=(8,), **{**atoms, **changes})
+    support = {} if agent in ("dqn", "qr") else {"v_min": -10.0, "v_max": 10.0}
+    return preset("smoke", agent, env, hidden_units=(8,), **{**atoms, **support, **changes})
 
 
 def write_untrained(folder: Path, *configs: TrainConfig) -> Path:
