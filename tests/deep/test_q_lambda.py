@@ -263,6 +263,33 @@ def test_the_distribution_of_the_target_policy_is_left_as_it_is(greedy):
         np.testing.assert_allclose(found[start], exact[start], rtol=0, atol=1e-6)
 
 
+def test_predictions_get_closer_by_the_factor_that_is_proved(rng):
+    """Mean targets of pairs of predictions with one greedy policy; the bound is that of docs/mathematics.md."""
+    q_lambda, greedy, root = 0.3, 0.1, np.sqrt(LOOPS.discount)
+    head = make_head("u51", num_atoms=11, v_min=ATOMS.v_min, v_max=ATOMS.v_max)
+    drawn, ratios = every_path(LOOPS, q_lambda, greedy), []
+    learner, state = table(head, np.zeros((STATES, ACTIONS, 10)))
+    targets = jax.jit(lambda state: learner.targets(state, drawn.batch)[0])
+    for _ in range(30):
+        first = rng.normal(size=(STATES, ACTIONS, 10))
+        other = first + 0.1 * rng.normal(size=first.shape)
+        found, best = [], []
+        for outputs in (first, other):
+            weights = {"outputs": {"weights": jnp.asarray(outputs.reshape(STATES, -1), jnp.float32)}}
+            found.append(mean_targets(drawn, targets(state._replace(target_params=weights))))
+            best.append(greedy_policy(head.values(jnp.asarray(outputs, jnp.float32))))
+        if np.array_equal(*best):
+            # The Cramér distance is that of the outputs, on unit spacing.
+            after = max(np.linalg.norm(found[0][start] - found[1][start]) for start in STARTS)
+            mismatch = greedy * np.abs(best[0] - LOOPS.behaviour).sum(axis=1).max()
+            powers = (q_lambda * root) ** np.arange(STEPS)
+            factor = root * ((1 - q_lambda + q_lambda * mismatch) * powers[:-1].sum() + powers[-1])
+            assert factor < 1
+            ratios.append(after / np.linalg.norm(first - other, axis=-1).max() / factor)
+    assert len(ratios) > 20
+    assert 0.5 < max(ratios) < 1
+
+
 # Special cases.
 
 
