@@ -406,7 +406,8 @@ def test_clipped_mass_is_that_of_what_is_added(rng):
         discounts=jnp.full((1, STEPS), 0.9, jnp.float32),
         terms=Terms(jnp.ones((1, STEPS), jnp.int32), jnp.asarray([[[0.75, -0.25], [0.5, 0.25], [0, -0.25]]])),
     )
-    _, info = learner.learn(state, jax.tree.map(lambda x: x[None], batch), unroll=True)
+    batches = jax.tree.map(lambda x: x[None], batch)
+    _, info = jax.jit(lambda *given: learner.learn(*given, unroll=True))(state, batches)
     np.testing.assert_allclose(info.clipped_above, 0.5 * 0.5, rtol=1e-6)
     np.testing.assert_allclose(info.clipped_below, 0.2 / 3 + 0.6 / 6, rtol=1e-6)
 
