@@ -76,6 +76,7 @@ class Twin:
         s = self.schedule
         shape = (s.updates_per_block, s.batch_size)
         options = {"stack": 1, "n_step": s.n_step, "discount": s.discount, "newer_rows": s.rows_per_block}
+        options |= {"q_lambda": s.q_lambda, "q_lambda_greedy": s.q_lambda_greedy}
         return replays.read_batch(ring, replays.draw(key, ring, written, shape, **options))
 
     def run_block(self):
@@ -132,7 +133,16 @@ class Twin:
             "n_step": 2,
         },
         pytest.param(
-            {"num_envs": 3, "head": "u51", "replay_steps": 60, "min_replay_steps": 33, "target_period_steps": 22},
+            {
+                "num_envs": 3,
+                "head": "u51",
+                "replay_steps": 60,
+                "min_replay_steps": 33,
+                "target_period_steps": 22,
+                "n_step": 3,
+                "q_lambda": 0.8,
+                "q_lambda_greedy": 0.7,
+            },
             marks=pytest.mark.slow,
         ),
         pytest.param({"num_envs": 1, "update_period_steps": 12, "replay_steps": 150}, marks=pytest.mark.slow),
@@ -141,7 +151,7 @@ class Twin:
     ids=[
         "every row kept",
         "ring and rewards clipped",
-        "u51, four rows and three updates a block",
+        "u51 with Q(lambda), four rows and three updates a block",
         "twelve rows a block, as a loop",
         "ten updates a block, as a loop",
     ],

@@ -20,8 +20,17 @@ from cramerl.runs.presets import preset
 
 pytestmark = pytest.mark.usefixtures("whole_process_lenient")
 CONFIG = preset("smoke", "s51", "pong", network="mlp", hidden_units=(4,), num_atoms=5, num_envs=4, batch_size=4)
+# With Q(lambda) updates also read the actions of the newest rows, which not all groups have written yet.
 SCHEDULE = Schedule(
-    num_envs=4, update_period_steps=1, batch_size=4, min_replay_steps=40, replay_steps=200, target_period_steps=24
+    num_envs=4,
+    update_period_steps=1,
+    batch_size=4,
+    min_replay_steps=40,
+    replay_steps=200,
+    target_period_steps=24,
+    n_step=2,
+    q_lambda=0.7,
+    q_lambda_greedy=0.6,
 )
 
 

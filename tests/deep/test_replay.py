@@ -192,11 +192,11 @@ def filled(rows: list[list[Row]], stop: int | None = None) -> Replay:
 
 
 @cache
-def sampler(stack: int, n_step: int) -> Any:
+def sampler(stack: int, n_step: int, q_lambda: float = 0.0, greedy: float = 1.0) -> Any:
+    options = {"stack": stack, "n_step": n_step, "discount": GAMMA, "q_lambda": q_lambda, "q_lambda_greedy": greedy}
+
     def sample(key: Any, replay: Replay, written: Any, newer_rows: Any) -> Any:
-        drawn = replays.draw(
-            key, replay, written, (BATCH,), stack=stack, n_step=n_step, discount=GAMMA, newer_rows=newer_rows
-        )
+        drawn = replays.draw(key, replay, written, (BATCH,), **options, newer_rows=newer_rows)
         return drawn, replays.read_batch(replay, drawn)
 
     return jax.jit(sample)
@@ -281,6 +281,53 @@ def test_the_newest_transition_waits_for_its_next_frame(stack, n_step):
         assert set(row) == set(range(written - n_step))
         newest = batch.next_observations[..., -1] if stack > 1 else batch.next_observations
         np.testing.assert_array_equal(rows_of(newest)[0], row + n_step)
+
+
+def coefficients_of(rows: list[Row], start: int, n_step: int, written: int, lamda: float, greedy: float) -> Any:
+    """Of Q(lambda), from the rows of one environment: (n, 2), the best action's and that of the action taken."""
+    found = np.zeros((n_step, 2))
+    for step in range(n_step):
+        here, following = rows[start + step], rows[start + step + 1]
+        over = here.terminated or following.last
+        taken = 0.0 if over or start + step + 1 >= written - 1 else 1 - greedy
+        found[step] = lamda**step * np.array([1 - taken, taken])
+        if over:
+            break
+        if step + 1 < n_step:
+            found[step, 1] -= lamda ** (step + 1)
+    return found
+
+
+@pytest.mark.parametrize(("num_envs", "stack"), [(1, 1), (3, 4)])
+def test_q_lambda_sees_every_step_on_the_way(num_envs, stack):
+    """The same transitions as without it; after each step, what a transition of so many steps has."""
+    n_step, lamda, greedy, newest = 3, 0.5, 0.75, 0
+    rows = stream(num_envs, ROWS, seed=4)
+    tables = [table_of(rows, stack, steps).values for steps in range(1, n_step + 1)]
+    for written in (12, 40, 85):
+        given = jax.random.key(written), filled(rows, written + 2), np.int32(written), np.int32(3)
+        plain, batch = sampler(stack, n_step)(*given)[1], sampler(stack, n_step, lamda, greedy)(*given)[1]
+        np.testing.assert_array_equal(plain.observations, batch.observations)
+        np.testing.assert_array_equal(plain.actions, batch.actions)
+        np.testing.assert_array_equal(plain.weights, batch.weights)
+        np.testing.assert_array_equal(plain.rewards, batch.rewards[:, -1])
+        np.testing.assert_array_equal(plain.discounts, batch.discounts[:, -1])
+        counts = np.asarray(batch.weights) == 1
+        row, env = (a[counts] for a in sampled_rows(batch, stack))
+        batch = jax.tree.map(lambda x, counts=counts: np.asarray(x)[counts], batch)
+        for step, table in enumerate(tables):
+            np.testing.assert_allclose(batch.rewards[:, step], table.reward[row, env], rtol=0, atol=1e-6)
+            np.testing.assert_allclose(batch.discounts[:, step], table.discount[row, env], rtol=1e-6, atol=0)
+            np.testing.assert_array_equal(batch.next_observations[:, step], table.next_observation[row, env])
+        for i in np.unique(num_envs * row + env, return_index=True)[1]:
+            column = [line[env[i]] for line in rows]
+            expected = coefficients_of(column, row[i], n_step, written, lamda, greedy)
+            np.testing.assert_allclose(batch.terms.coefficients[i], expected, rtol=0, atol=1e-6)
+            assert expected.sum() == pytest.approx(1)
+            for step in np.flatnonzero(expected[:, 1]):
+                assert batch.terms.actions[i, step] == column[row[i] + step + 1].action
+            newest += expected[-1, 1] == 0 < expected[-1, 0] and not column[row[i] + n_step].last
+    assert newest > 0  # some end at the newest row, whose action is not used
 
 
 def by_hand(last: bool, first: bool, terminated: bool) -> list[list[Row]]:

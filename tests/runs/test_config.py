@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cramerl.runs.config import AGENTS, SETTINGS, TrainConfig, parse_setting, parse_settings, setting_types
+from cramerl.runs.config import AGENTS, DEFAULTS, SETTINGS, TrainConfig, parse_setting, parse_settings, setting_types
 from cramerl.runs.presets import PRESETS, default_preset, preset
 
 FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
@@ -213,15 +213,16 @@ def test_settings_that_were_written_may_have_what_the_agent_has_not():
 
 
 def test_an_agent_has_the_settings_that_its_head_reads():
-    from cramerl.deep.heads import HEADS
+    from cramerl.deep.heads import HEADS, LinearHead
 
     support = {"num_atoms", "v_min", "v_max"}  # and where learning starts, which the learner reads
+    of_others = {"base_distribution", "q_lambda", "q_lambda_greedy"}  # which the learner and the replay read
     for agent, head in HEADS.items():
         read = {field.name for field in dataclasses.fields(head)}
         read = read - {"support"} | (support if "support" in read else set())
         only_for_some = {name for name, setting in SETTINGS.items() if set(setting.agents) != set(AGENTS)}
-        only_for_some.discard("base_distribution")
-        assert {name for name in only_for_some if agent in SETTINGS[name].agents} == read
+        assert {name for name in only_for_some - of_others if agent in SETTINGS[name].agents} == read
+        assert issubclass(head, LinearHead) == (agent in SETTINGS["q_lambda"].agents)
     assert set(HEADS) == set(AGENTS)
 
 
@@ -253,6 +254,14 @@ BAD = [
     ("hidden_units", 64, "hidden_units must be a list of numbers, got 64"),
     ("hidden_units", "64", "hidden_units must be a list of numbers, got '64'"),
     ("v_max", -10.0, "v_min and v_max must be given together or not at all, got None and -10.0"),
+    ("q_lambda", 1.5, "q_lambda must be a number >= 0 and <= 1, got 1.5"),
+    (
+        "q_lambda",
+        0.5,
+        "n_step must be at least 2 with q_lambda, because it is how many steps the targets look ahead (5, for "
+        "instance), got 1",
+    ),
+    ("q_lambda_greedy", 0.5, "q_lambda_greedy needs q_lambda above 0, got 0.5 and q_lambda 0"),
     ("min_replay_steps", 100_001, "min_replay_steps must be at most replay_steps = 100000, got 100001"),
 ]
 
@@ -288,6 +297,10 @@ def test_values_take_the_type_of_their_setting():
     assert config.hidden_units == (3, 4)
     assert type(config.v_min) is float
     assert hash(config) == hash(dataclasses.replace(config, steps=1_000_000))
+
+
+def test_q_lambda_is_not_checked_for_agents_that_do_not_use_it():
+    assert TrainConfig(agent="c51", q_lambda=0.5).n_step == 1
 
 
 def test_without_a_penalty_its_scale_means_nothing():
@@ -373,12 +386,19 @@ def values_of(name):
 CONFIGS = st.fixed_dictionaries({}, optional={name: values_of(name) for name in FIELDS})
 
 
+def wrong_q_lambda(values):
+    if values["agent"] not in ("dqn", "s51", "u51", "l51"):
+        return False
+    return values["n_step"] == 1 if values["q_lambda"] > 0 else values["q_lambda_greedy"] != 1
+
+
 @given(CONFIGS)
 def test_settings_survive_json(values):
     ends = [values.get(name) for name in ("v_min", "v_max")]
     least, most = values.get("min_replay_steps", 5_000), values.get("replay_steps", 100_000)
-    if (None in ends and any(ends)) or (None not in ends and not ends[0] < ends[1]) or least > most:
-        with pytest.raises(ValueError, match=r"must be (given together|less than|at most)"):
+    wrong_ends = ends.count(None) == 1 or (None not in ends and not ends[0] < ends[1])
+    if wrong_ends or least > most or wrong_q_lambda({**DEFAULTS, **values}):
+        with pytest.raises(ValueError, match=r"must be (given together|less than|at most|at least 2)|needs q_lambda"):
             TrainConfig(**values)
         return
     config = TrainConfig(**values)

@@ -57,7 +57,7 @@ ATARI = {"network": "mlp", "sticky": 0.25, "noop_max": 5, "clip_rewards": True}
 ENVIRONMENTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "cartpole": ("s51", "CartPole-v1", {}),
     "lanes": ("s51", "CartPole-v1", {"seed": [0, 1]}),
-    "breakout": ("u51", "Breakout-MinAtar", {}),
+    "breakout": ("u51", "Breakout-MinAtar", {"q_lambda": 0.7, "q_lambda_greedy": 0.8}),
     "pong": ("c51", "pong", ATARI),
     "pong on the host": ("qr", "pong", {**ATARI, "replay_on": "host"}),
     "gymnasium": ("dqn", "gym:CartPole-v1", {"optimiser": "rmsprop"}),

@@ -7,8 +7,9 @@ the last axis and broadcast over the rest.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -90,6 +91,45 @@ class AtomsHead(Head, Protocol):
         ...
 
 
+@runtime_checkable
+class LinearHead(Protocol):
+    """A head whose target is linear in what is backed up, so that it can learn sums with signs: Q(lambda)."""
+
+    def sum_target(self, rewards: Array, discounts: Array, coefficients: Array, next_outputs: Array) -> Array:
+        """What the outputs should become, if the target is a sum of backups.
+
+        Args:
+            rewards: (..., n), of each backup.
+            discounts: (..., n), of each backup.
+            coefficients: (..., n, J), of J distributions in each backup; of any sign, and one in total.
+            next_outputs: (..., n, J, num_outputs), the outputs of those distributions.
+        """
+        ...
+
+
+class _LinearOnAtoms(ABC):
+    """Targets whose masses are linear in the next state's."""
+
+    support: Support
+
+    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
+        """The projected r + gamma Z, as the head learns it."""
+        return self._target_of(backup(self.support, rewards, discounts, self._backed_up(next_outputs)))
+
+    def sum_target(self, rewards: Array, discounts: Array, coefficients: Array, next_outputs: Array) -> Array:
+        """The sum of projected r + gamma Z, as the head learns it."""
+        masses = jnp.sum(coefficients[..., None] * self._backed_up(next_outputs), axis=-2)
+        return self._target_of(jnp.sum(backup(self.support, rewards, discounts, masses), axis=-2))
+
+    @abstractmethod
+    def _backed_up(self, next_outputs: Array) -> Array:
+        """The masses (..., K) that are backed up."""
+
+    def _target_of(self, masses: Array) -> Array:
+        """What is learned, from masses of total one."""
+        return masses
+
+
 @dataclass(frozen=True)
 class DQN:
     """Predicts the mean only. Mnih et al. 2015 (Huber loss); the squared error is Dopamine's newer default."""
@@ -112,6 +152,11 @@ class DQN:
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
         """R + gamma max Q."""
         return rewards + discounts * self.values(next_outputs)
+
+    def sum_target(self, rewards: Array, discounts: Array, coefficients: Array, next_outputs: Array) -> Array:
+        """The sum of R + gamma Q."""
+        each = self.target(rewards[..., None], discounts[..., None], next_outputs)
+        return jnp.sum(coefficients * each, axis=(-2, -1))
 
     def loss(self, outputs: Array, target: Array) -> Array:
         """Huber with threshold one, or the square."""
@@ -169,7 +214,7 @@ class C51(_Softmax):
 
 
 @dataclass(frozen=True)
-class S51:
+class S51(_LinearOnAtoms):
     r"""The paper's agent: the outputs are signed masses, the loss is the Cramér loss with a mass penalty.
 
     The loss is taken on unit-spaced atoms whatever the support, so that the paper's penalty and step size keep their
@@ -203,12 +248,12 @@ class S51:
         """Mean of the outputs with unit mass; on a support symmetric around zero, the mean of the outputs."""
         return with_unit_mass(self.support, outputs) @ _constant(self.support.atoms, outputs)
 
-    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
-        """Projected r + gamma Z of total mass one."""
-        next_outputs = _as_next(self.next_distribution, self.support, next_outputs)
-        if self.normalisation == "before":
-            return backup(self.support, rewards, discounts, with_unit_mass(self.support, next_outputs))
-        return with_unit_mass(self.support, backup(self.support, rewards, discounts, next_outputs))
+    def _backed_up(self, next_outputs: Array) -> Array:
+        masses = _as_next(self.next_distribution, self.support, next_outputs)
+        return with_unit_mass(self.support, masses) if self.normalisation == "before" else masses
+
+    def _target_of(self, masses: Array) -> Array:
+        return with_unit_mass(self.support, masses) if self.normalisation == "after" else masses
 
     def outputs_of(self, masses: Array) -> Array:
         """The masses."""
@@ -226,7 +271,7 @@ class S51:
 
 
 @dataclass(frozen=True)
-class U51:
+class U51(_LinearOnAtoms):
     r"""Ours: unit mass by construction and a whitened loss. :math:`q = u + Bo`, loss :math:`\|o - o^*\|^2`.
 
     u is uniform. B spans the zero-mass vectors and is orthonormal in the Cramér metric of unit-spaced atoms, so the
@@ -258,10 +303,11 @@ class U51:
         """Mean of the distribution, which is affine in the outputs."""
         return outputs @ _constant(self._slopes, outputs) + float(self.support.atoms.mean())
 
-    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
-        """Outputs of the projected r + gamma Z."""
-        masses = _as_next(self.next_distribution, self.support, self.distribution(next_outputs)[1])
-        return self._basis.outputs(backup(self.support, rewards, discounts, masses))
+    def _backed_up(self, next_outputs: Array) -> Array:
+        return _as_next(self.next_distribution, self.support, self.distribution(next_outputs)[1])
+
+    def _target_of(self, masses: Array) -> Array:
+        return self._basis.outputs(masses)
 
     def loss(self, outputs: Array, target: Array) -> Array:
         """Squared Cramér distance, plus the weighted squared error of the mean."""
@@ -291,7 +337,7 @@ class U51:
 
 
 @dataclass(frozen=True)
-class L51:
+class L51(_LinearOnAtoms):
     r"""Ours: the heights of the CDF through a logistic, learned by binary cross-entropy.
 
     :math:`F_i = \sigma(o_i + \mathrm{logit}(i/K))` for :math:`i = 1, \dots, K - 1`, so that outputs of zero are the
@@ -317,9 +363,15 @@ class L51:
         heights = jax.nn.sigmoid(self._logits(outputs))
         return self.support.v_max - heights @ _constant(self.support.spacings, outputs)
 
-    def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
-        """Projected r + gamma Z, masses."""
-        return backup(self.support, rewards, discounts, self.distribution(next_outputs)[1])
+    def _backed_up(self, next_outputs: Array) -> Array:
+        return self.distribution(next_outputs)[1]
+
+    def sum_target(self, rewards: Array, discounts: Array, coefficients: Array, next_outputs: Array) -> Array:
+        """The sum of projected r + gamma Z, its heights cut to [0, 1]: beyond, outputs would grow without end."""
+        masses = super().sum_target(rewards, discounts, coefficients, next_outputs)
+        heights = jnp.clip(jnp.cumsum(masses, axis=-1)[..., :-1], 0.0, 1.0)
+        end = jnp.ones_like(heights[..., :1])
+        return jnp.diff(jnp.concatenate([0 * end, heights, end], axis=-1), axis=-1)
 
     def loss(self, outputs: Array, target: Array) -> Array:
         """Binary cross-entropy of each height, summed."""

@@ -324,10 +324,10 @@ class HostLoop:
         for window in (drawn.window, drawn.next_window):
             stacked = self.host_frames.read(window.slots, window.envs)
             if window.keep is None:
-                frames.append(jnp.asarray(stacked.reshape(stacked.shape[:2] + stacked.shape[3:])))
+                frames.append(jnp.asarray(stacked.squeeze(axis=window.slots.ndim - 1)))
             else:
                 frames.append(replays.stack_frames(jnp.asarray(stacked), window.keep))
-        return Batch(frames[0], drawn.actions, drawn.rewards, drawn.discounts, frames[1], drawn.weights)
+        return Batch(frames[0], drawn.actions, drawn.rewards, drawn.discounts, frames[1], drawn.weights, drawn.terms)
 
     def _timed(self, what: str, work: Any) -> Any:
         start = time.perf_counter()

@@ -13,12 +13,14 @@ import optax
 
 from cramerl._checks import require_choice
 from cramerl.deep import own_support
-from cramerl.deep.heads import S51, AtomsHead, Head
+from cramerl.deep.heads import S51, AtomsHead, Head, LinearHead
 from cramerl.deep.networks import Network, Params
 from cramerl.deep.own_support import Clipped
+from cramerl.deep.q_lambda import shares
 from cramerl.deep.replay import Batch, Replay
 from cramerl.measures import with_unit_mass
 from cramerl.projections import project
+from cramerl.supports import Support
 
 Array = jax.Array
 
@@ -52,7 +54,8 @@ class LearnInfo(NamedTuple):
         q_values: mean value of the actions taken.
         mass: mean total mass of the predictions (last update); NaN where the head has no support.
         negative_mass: mean sum of the negative masses, as a positive number.
-        clipped_below: mean mass of the next distribution that a backup clipped at the smallest atom.
+        clipped_below: mean mass of the next distribution that a backup clipped at the smallest atom; with Q(lambda), of
+            the distributions that are added to the target, weighted by their shares of what is added.
         clipped_above: the same at the largest atom.
         first_bad: index of the first update whose loss was not finite, or -1.
     """
@@ -175,12 +178,23 @@ class Learner:
         return jnp.where(explore, random, greedy)
 
     def targets(self, state: LearnerState, batch: Batch) -> tuple[Array, Array]:
-        """Targets (B, ...) for a flat batch, and the outputs (B, O) of the next actions they were made from."""
-        next_outputs = self.network.apply(state.target_params, batch.next_observations)
-        judge = self.network.apply(state.params, batch.next_observations) if self.double_q else next_outputs
+        """Targets (B, ...) for a flat batch, and the outputs (B, O) of the next actions they were made from.
+
+        With Q(lambda) these outputs are (B, n, 2, O): of the best action and of the action taken, after each step.
+        """
+        shape, seen = batch.rewards.shape, batch.next_observations
+        seen = seen.reshape((-1, *seen.shape[len(shape) :]))
+        next_outputs = self.network.apply(state.target_params, seen)
+        judge = self.network.apply(state.params, seen) if self.double_q else next_outputs
         best = jnp.argmax(self.head.values(judge), axis=-1)
-        chosen = _take_actions(next_outputs, best)
-        return self.head.target(in_spacings(state.target_params, batch), batch.discounts, chosen), chosen
+        chosen, rewards = _take_actions(next_outputs, best), in_spacings(state.target_params, batch)
+        if not batch.terms:
+            return self.head.target(rewards, batch.discounts, chosen), chosen
+        if not isinstance(self.head, LinearHead):
+            raise ValueError(f"q_lambda needs a head whose target is linear, got {type(self.head).__name__}")
+        taken = _take_actions(next_outputs, batch.terms.actions.reshape(-1))
+        chosen = jnp.stack([chosen, taken], axis=1).reshape((*shape, 2, -1))
+        return self.head.sum_target(rewards, batch.discounts, batch.terms.coefficients, chosen), chosen
 
     def update(self, state: LearnerState, batch: Batch, target: Array) -> tuple[LearnerState, tuple[Array, Array]]:
         """One step of the optimiser; also the loss () and the outputs (B, O) before it."""
@@ -256,17 +270,24 @@ class Learner:
             masses = self.head.distribution(outputs)[1]
             mass = jnp.mean(jnp.sum(masses, axis=-1))
             negative = -jnp.mean(jnp.sum(jnp.minimum(masses, 0.0), axis=-1))
-            atoms, next_masses = self.head.distribution(chosen)
-            next_masses = with_unit_mass(self.head.support, next_masses)
-            moved = in_spacings(target_params, batch)[:, None] + batch.discounts[:, None] * atoms
-            low, high = self.head.support.v_min, self.head.support.v_max
-            slack = 1e-3 * (high - low)  # rounding alone must not count
-            # Signed masses are summed with their signs: noise on both sides of zero is not clipped mass.
-            below, above = (
-                jnp.mean(jnp.sum(jnp.where(outside, next_masses, 0.0), axis=-1))
-                for outside in (moved < low - slack, moved > high + slack)
-            )
+            below, above = self._clipped(self.head.support, target_params, batch, chosen)
         return LearnInfo(jnp.mean(losses), jnp.mean(values), mass, negative, below, above, first_bad)
+
+    def _clipped(self, support: Support, target_params: Params, batch: Batch, chosen: Array) -> tuple[Array, Array]:
+        """Mean mass that backups of ``chosen`` put below and above the support."""
+        atoms, masses = self.head.distribution(chosen)
+        masses = with_unit_mass(support, masses)
+        if batch.terms:
+            masses = jnp.sum(shares(batch.terms.coefficients)[..., None] * masses, axis=-2)
+            atoms = atoms[..., 0, :]
+        moved = in_spacings(target_params, batch)[..., None] + batch.discounts[..., None] * atoms
+        slack = 1e-3 * (support.v_max - support.v_min)  # rounding alone must not count
+        # Signed masses are summed with their signs: noise on both sides of zero is not clipped mass.
+        below, above = (
+            jnp.mean(jnp.sum(jnp.where(outside, masses, 0.0), axis=tuple(range(1, masses.ndim))))
+            for outside in (moved < support.v_min - slack, moved > support.v_max + slack)
+        )
+        return below, above
 
 
 @partial(jax.jit, static_argnames="lanes")

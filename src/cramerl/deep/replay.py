@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cramerl.deep.q_lambda import Terms, coefficients
 from cramerl.deep.schedule import Schedule, Stream, stream
 
 Array = jax.Array
@@ -45,10 +46,11 @@ class Batch(NamedTuple):
     Attributes:
         observations: ``(..., *observation)``.
         actions: (...) int32.
-        rewards: (...), the discounted sum over n steps.
-        discounts: (...), the factor on the next state's return; zero after a termination.
-        next_observations: ``(..., *observation)``.
+        rewards: (...), the discounted sum over n steps; with Q(lambda) (..., n), the sums over 1, ..., n steps.
+        discounts: of the same shape, the factor on the next state's return; zero after a termination.
+        next_observations: ``(..., *observation)``; with Q(lambda) ``(..., n, *observation)``.
         weights: (...), one, or zero for an entry that must not count.
+        terms: of Q(lambda); () without it.
     """
 
     observations: Any
@@ -57,6 +59,7 @@ class Batch(NamedTuple):
     discounts: Array
     next_observations: Any
     weights: Array
+    terms: Terms | tuple[()] = ()
 
 
 class Window(NamedTuple):
@@ -133,7 +136,7 @@ def stack_frames(frames: Array, keep: Array) -> Array:
 
 
 class Drawn(NamedTuple):
-    """Transitions whose frames have not been read yet."""
+    """Transitions whose frames have not been read yet; see `Batch`."""
 
     window: Window
     next_window: Window
@@ -141,6 +144,7 @@ class Drawn(NamedTuple):
     rewards: Array
     discounts: Array
     weights: Array
+    terms: Terms | tuple[()] = ()
 
 
 def draw(
@@ -152,6 +156,8 @@ def draw(
     stack: int,
     n_step: int,
     discount: float,
+    q_lambda: float = 0.0,
+    q_lambda_greedy: float = 1.0,
     newer_rows: int = 1,
 ) -> Drawn:
     """Draw uniformly from the transitions that are complete.
@@ -162,8 +168,10 @@ def draw(
         written: draw from the rows before this one, counted from the beginning of the run.
         shape: of the batch.
         stack: how many frames make an observation.
-        n_step: how many rewards are summed before the next state.
+        n_step: how many rewards are summed before the next state; with Q(lambda), how many steps at most are looked at.
         discount: gamma.
+        q_lambda: lambda of Q(lambda); 0: its targets are not used.
+        q_lambda_greedy: probability of the best action in its target policy.
         newer_rows: how many rows from ``written`` on may be in the ring, in place of the oldest.
 
     Returns:
@@ -179,14 +187,24 @@ def draw(
     chosen = jnp.argmax(real, axis=0)[None]
     rows = jnp.take_along_axis(rows, chosen, axis=0)[0]
     envs = jnp.take_along_axis(envs, chosen, axis=0)[0]
-    rewards, discounts, steps = _n_step(replay, rows, envs, n_step, discount)
+    ahead = _look_ahead(replay, rows, envs, n_step, discount)
+    terms, seen, next_rows, next_envs = (), ahead[-1], rows + ahead[-1].steps, envs
+    if q_lambda > 0:
+        seen = Ahead(*(jnp.stack(parts, axis=-1) for parts in zip(*ahead, strict=True)))
+        next_rows, next_envs = rows[..., None] + seen.steps, jnp.broadcast_to(envs[..., None], seen.steps.shape)
+        # The newest row may not have its action yet.
+        acted = seen.goes_on & (next_rows < written - 1)
+        terms = Terms(
+            replay.actions[next_rows % capacity, next_envs], coefficients(seen.made, acted, q_lambda, q_lambda_greedy)
+        )
     return Drawn(
         window=observation_window(replay, rows, envs, stack),
-        next_window=observation_window(replay, rows + steps, envs, stack),
+        next_window=observation_window(replay, next_rows, next_envs, stack),
         actions=replay.actions[rows % capacity, envs],
-        rewards=rewards,
-        discounts=discounts,
+        rewards=seen.rewards,
+        discounts=seen.discounts,
         weights=jnp.any(real, axis=0).astype(jnp.float32),
+        terms=terms,
     )
 
 
@@ -202,6 +220,8 @@ def draw_block(
         stack=stack,
         n_step=schedule.n_step,
         discount=schedule.discount,
+        q_lambda=schedule.q_lambda,
+        q_lambda_greedy=schedule.q_lambda_greedy,
         newer_rows=newer_rows,
     )
 
@@ -220,7 +240,26 @@ def read_batch(replay: Replay, drawn: Drawn) -> Batch:
         discounts=drawn.discounts,
         next_observations=read_observations(replay, drawn.next_window),
         weights=drawn.weights,
+        terms=drawn.terms,
     )
+
+
+class Ahead(NamedTuple):
+    """What followed a transition's state within some number of steps, (...) each.
+
+    Attributes:
+        rewards: their discounted sum.
+        discounts: the factor on the return from the state reached; zero after a termination.
+        steps: how many were made.
+        made: whether the last of them was made.
+        goes_on: whether an action was taken in the state reached, in the same episode and before a termination.
+    """
+
+    rewards: Array
+    discounts: Array
+    steps: Array
+    made: Array
+    goes_on: Array
 
 
 def read_rows(replay: Replay, start: int, stop: int, time_axis: int = 0) -> dict[str, np.ndarray]:
@@ -238,23 +277,26 @@ def write_rows(replay: Replay, start: int, rows: dict[str, np.ndarray], time_axi
     return _restore(replay, slots, {name: np.moveaxis(rows[name], 0, time_axis) for name in replay._fields}, time_axis)
 
 
-def _n_step(replay: Replay, rows: Array, envs: Array, n_step: int, discount: float) -> tuple[Array, Array, Array]:
-    """Discounted rewards up to n steps, a termination or an episode's last frame; the discount; how many steps."""
+def _look_ahead(replay: Replay, rows: Array, envs: Array, n_step: int, discount: float) -> list[Ahead]:
+    """What is known after 1, ..., n steps; they end at a termination or an episode's last frame."""
     capacity = replay.flags.shape[0]
     total = jnp.zeros(rows.shape, dtype=jnp.float32)
     factor = jnp.ones(rows.shape, dtype=jnp.float32)  # discount of what comes next; zero after a termination
     steps = jnp.zeros_like(rows)
     running = jnp.ones(rows.shape, dtype=bool)
+    found: list[Ahead] = []
+    flags = replay.flags[rows % capacity, envs]
     for _ in range(n_step):
         slots = (rows + steps) % capacity
-        flags = replay.flags[slots, envs]
         running = running & ((flags & LAST) == 0)
         ends = (flags & TERMINATED) != 0
         total = total + jnp.where(running, factor * replay.rewards[slots, envs], 0.0)
         factor = jnp.where(running, jnp.where(ends, 0.0, factor * discount), factor)
-        steps = steps + running.astype(steps.dtype)
+        steps, made = steps + running.astype(steps.dtype), running
         running = running & ~ends
-    return total, factor, steps
+        flags = replay.flags[(rows + steps) % capacity, envs]
+        found.append(Ahead(total, factor, steps, made, running & ((flags & LAST) == 0)))
+    return found
 
 
 @partial(jax.jit, static_argnames="time_axis", donate_argnums=0)

@@ -65,7 +65,9 @@ class Schedule:
         exploration_final: epsilon after the decay.
         exploration_decay_steps: length of epsilon's linear decay from 1, which starts at ``min_replay_steps``.
         discount: gamma.
-        n_step: rewards summed before the next state.
+        n_step: rewards summed before the next state; with Q(lambda), the most steps that its targets look ahead.
+        q_lambda: lambda of Q(lambda), see `cramerl.deep.q_lambda`; 0: n-step targets without correction.
+        q_lambda_greedy: probability of the best action in the target policy of Q(lambda).
         clip_rewards: clip rewards to [-1, 1] for the learner.
     """
 
@@ -79,6 +81,8 @@ class Schedule:
     exploration_decay_steps: int = 100_000
     discount: float = 0.99
     n_step: int = 1
+    q_lambda: float = 0.0
+    q_lambda_greedy: float = 1.0
     clip_rewards: bool = False
 
     @property

@@ -114,6 +114,8 @@ def make_loop(group: RunGroup) -> Loop:
         exploration_decay_steps=config.exploration_decay_steps,
         discount=config.discount,
         n_step=config.n_step,
+        q_lambda=config.q_lambda if applies_to_agent("q_lambda", config.agent) else 0.0,
+        q_lambda_greedy=config.q_lambda_greedy,
         clip_rewards=config.clip_rewards,
     )
     if env_family(config.env) == "gymnax":

@@ -18,6 +18,7 @@ import numpy as np
 
 AGENTS = ("dqn", "c51", "s51", "u51", "l51", "qr", "hl_gauss")
 _WITH_ATOMS = ("c51", "s51", "u51", "l51", "hl_gauss")
+_WITH_LINEAR_TARGETS = ("dqn", "s51", "u51", "l51")
 _LARGEST = 2**31 - 1
 _MOST_SEEDS = 10_000
 _RENAMED = {"base_law": "base_distribution"}  # names of settings in runs of earlier versions
@@ -143,6 +144,22 @@ class TrainConfig:
     optimiser_epsilon: float = _learner(3.125e-4, text="epsilon of the optimiser", above=0)
     discount: float = _learner(0.99, text="gamma per step", low=0, high=1)
     n_step: int = _learner(1, text="rewards summed before the next state is looked at", low=1, high=100)
+    q_lambda: float = _learner(
+        0.0,
+        text="dqn, s51, u51, l51: lambda of Q(lambda) targets, which look up to n_step steps ahead; 0: n-step targets",
+        low=0,
+        high=1,
+        agents=_WITH_LINEAR_TARGETS,
+        scoring="variant",
+    )
+    q_lambda_greedy: float = _learner(
+        1.0,
+        text="Q(lambda): probability of the best action in the target policy; otherwise, the action that was taken",
+        low=0,
+        high=1,
+        agents=_WITH_LINEAR_TARGETS,
+        scoring="variant",
+    )
     double_q: bool = _learner(False, text="choose the next action with the learning network (double Q-learning)")
     batch_size: int = _learner(32, text="transitions per update", low=1, high=2**20)
     update_period_steps: int = _learner(4, text="steps per update: the update-to-data ratio", low=1, high=10**4)
@@ -225,10 +242,21 @@ class TrainConfig:
             raise ValueError(f"v_min must be less than v_max, got {self.v_min} and {self.v_max}")
         if self.mass_penalty == 0 and self.mass_penalty_scale == "total":
             object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # without a penalty the scales are the same
+        if applies_to_agent("q_lambda", self.agent):
+            self._check_q_lambda()
         if self.min_replay_steps > self.replay_steps:
             raise ValueError(
                 f"min_replay_steps must be at most replay_steps = {self.replay_steps}, got {self.min_replay_steps}"
             )
+
+    def _check_q_lambda(self) -> None:
+        if self.q_lambda > 0 and self.n_step == 1:
+            raise ValueError(
+                "n_step must be at least 2 with q_lambda, because it is how many steps the targets look ahead "
+                "(5, for instance), got 1"
+            )
+        if self.q_lambda == 0 and self.q_lambda_greedy != 1:
+            raise ValueError(f"q_lambda_greedy needs q_lambda above 0, got {self.q_lambda_greedy} and q_lambda 0")
 
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values."""
