@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ from cramerl import linear
 from cramerl.deep.heads import HEADS, make_head
 from cramerl.deep.learner import Learner, LearnerState, finite_lanes, make_optimiser
 from cramerl.deep.networks import make_network
+from cramerl.deep.own_support import Clipped
 from cramerl.deep.replay import Batch
 from cramerl.runs.presets import preset
 
@@ -282,6 +284,37 @@ def test_optimisers_follow_their_formulas(name, by_hand, library, epsilon, rng):
         updates, memory = optimiser.update(gradient, memory, params)
         params = optax.apply_updates(params, updates)
     np.testing.assert_allclose(found.params["outputs"]["weights"], np.asarray(params), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("share", [0.4, 2.0])
+def test_a_gradient_is_scaled_down_to_the_largest_norm(share, rng):
+    """By hand: all weights are scaled alike if their common norm exceeds the limit, otherwise not at all."""
+    free, batch = learner_of("s51", False), jax.tree.map(lambda x: x[0], batches_of(rng))
+    start = state_of(free)
+    moved = jax.tree.map(lambda new, old: np.asarray(new - old), step(free, start, batch)[0].params, start.params)
+    norm = np.sqrt(sum(np.sum(np.float64(leaf) ** 2) for leaf in jax.tree.leaves(moved)))
+    largest = share * float(norm) / free.learning_rate
+    found = step(dataclasses.replace(free, max_gradient_norm=largest), start, batch)[0].params
+    factor = min(1.0, share)
+    close(found, jax.tree.map(lambda old, change: old + np.float32(factor) * change, start.params, moved), 1e-6)
+
+
+def test_a_support_widens_with_a_limit_on_gradients(rng, loose):
+    """Widening changes Adam's moments, which a limit on gradients leaves where they are."""
+    head = make_head("s51", num_atoms=7, v_min=0.0, v_max=6.0)
+    network = make_network("mlp", (INPUTS,), ACTIONS, head.num_outputs, hidden_units=(8,))
+    learner = Learner(head, network, make_optimiser("adam", 1e-4), 0.05, support="own", max_gradient_norm=0.1)
+    batch = jax.tree.map(lambda x: x[0], batches_of(rng))
+
+    @jax.jit
+    def learn_and_widen() -> tuple[LearnerState, LearnerState]:
+        state = learner.init(jax.random.key(0))
+        much = Clipped(jnp.float32(0), jnp.float32(10), jnp.int32(10), jnp.asarray(True))
+        return state, learner.change_target(_step(learner, state, batch)[0]._replace(clipped=much))
+
+    start, wider = learn_and_widen()
+    assert float(wider.params["support"]["spacing"]) == 2 * float(start.params["support"]["spacing"])
+    assert jax.tree.structure(wider.optimiser) == jax.tree.structure(start.optimiser)
 
 
 def test_other_optimisers_are_refused():

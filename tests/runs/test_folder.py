@@ -3,11 +3,13 @@
 import json
 import re
 
+import jax
 import numpy as np
 import pytest
 
 import cramerl
 from cramerl.deep.envs.base import EnvSpec
+from cramerl.runs import folder
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.folder import RunFolder, load_config, versions
 from cramerl.runs.group import RunGroup, as_group
@@ -54,6 +56,25 @@ def test_versions_are_those_the_run_depends_on(run):
     assert re.fullmatch(r"3\.\d+\.\d+\S*", found["python"])
     assert {"jax", "jaxlib", "optax", "gymnax", "ale-py", "gymnasium", "safetensors", "machine"} <= set(found)
     assert re.match(r"(cpu|gpu|tpu): ", found["device"])
+    assert found["matmul_precision"].startswith("default")
+
+
+def test_precision_and_flags_of_the_compiler_are_recorded(monkeypatch):
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    monkeypatch.setenv("XLA_FLAGS", " --xla_cpu_enable_fast_math=false ")
+    with jax.default_matmul_precision("highest"):
+        found = versions()
+    assert found["matmul_precision"] == "highest"
+    assert found["XLA_FLAGS"] == "--xla_cpu_enable_fast_math=false"
+    assert "NVIDIA_TF32_OVERRIDE" not in found
+    monkeypatch.setenv("XLA_FLAGS", "")
+    assert "XLA_FLAGS" not in versions()
+
+
+@pytest.mark.parametrize(("platform", "word"), [("cpu", "float32"), ("gpu", "TF32"), ("tpu", "bfloat16")])
+def test_a_precision_that_is_not_set_is_said_in_words(platform, word):
+    assert word in folder._matmul_precision(None, platform)
+    assert folder._matmul_precision("float32", platform) == "float32"
 
 
 @pytest.mark.parametrize(

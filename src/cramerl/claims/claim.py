@@ -1,4 +1,4 @@
-"""One statement of the paper: what it says, what is recomputed, and what figures are expected."""
+"""One statement, of the paper or beyond it: what it says, what is recomputed, and what figures are expected."""
 
 from __future__ import annotations
 
@@ -56,16 +56,17 @@ Figures = dict[str, tuple[SupportsFloat, Expected]]
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, recomputed.
+    """A statement, recomputed.
 
     Attributes:
-        id: number in the table of verdicts, for instance "9f".
-        statement: what the paper says, in one line.
+        id: number in the table of verdicts, for instance "9f"; "B1" and so on beyond the paper.
+        statement: what the paper says, in one line; or what this library adds to it.
         figures: the recomputed numbers, by name.
         expected: what each of them must be, under the same names.
         verdict: what the figures decide about the statement.
         correction: what is true instead (or besides), with the smallest counterexample where it is false.
         passed: whether every figure is as expected. This means that the verdict stands, not that the paper is right.
+        of_paper: whether the paper makes the statement; otherwise it is this library's own.
     """
 
     id: str
@@ -75,6 +76,7 @@ class Claim:
     verdict: Verdict
     correction: str
     passed: bool
+    of_paper: bool = True
 
     def moved(self) -> list[str]:
         """Names of the figures that are not as expected."""
@@ -90,6 +92,7 @@ class Statement:
     verdict: Verdict
     correction: str
     measure: Callable[[], Figures]
+    of_paper: bool = True
 
     def check(self) -> Claim:
         """Recompute the figures and compare them with what is expected."""
@@ -97,9 +100,15 @@ class Statement:
         figures = {name: float(figure) for name, (figure, _) in found.items()}
         expected = {name: wanted for name, (_, wanted) in found.items()}
         passed = bool(found) and all(expected[name].admits(figure) for name, figure in figures.items())
-        return Claim(self.id, self.statement, figures, expected, self.verdict, self.correction, passed)
+        words = (self.verdict, self.correction)
+        return Claim(self.id, self.statement, figures, expected, *words, passed, self.of_paper)
 
 
 def states(id: str, statement: str, verdict: Verdict, correction: str) -> Callable[[Callable[[], Figures]], Statement]:
-    """Decorator: the function measures this statement."""
+    """Decorator: the function measures this statement of the paper."""
     return lambda measure: Statement(id, statement, verdict, correction, measure)
+
+
+def beyond(id: str, statement: str, verdict: Verdict, correction: str) -> Callable[[Callable[[], Figures]], Statement]:
+    """Decorator: the function measures this statement, which the paper does not make."""
+    return lambda measure: Statement(id, statement, verdict, correction, measure, of_paper=False)

@@ -12,7 +12,7 @@ from cramerl.cramer import cramer_distance_sq, cramer_gram
 from cramerl.linear.operators import projected_bellman_update
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.measures import with_unit_mass
-from cramerl.projections import backup, project
+from cramerl.projections import backup, backup_matrix, project
 from cramerl.supports import Support
 
 
@@ -31,6 +31,22 @@ class Setting(NamedTuple):
     def bellman(self, masses: Floats) -> Floats:
         """T'P, (S, K)."""
         return projected_bellman_update(self.process.branches, self.support, masses)
+
+    def backup_tensor(self) -> Floats:
+        """(S, K, S, K): T' as a matrix, the same as `bellman` for many masses at once."""
+        branches = self.process.branches
+        moves = backup_matrix(self.support, branches.rewards, branches.discounts)
+        leaves = np.equal.outer(np.arange(self.process.num_states), branches.states).astype(float)
+        following = branches.next_distribution.toarray()
+        return np.einsum("xn,ny,nkl->xkyl", leaves, following, moves, optimize=True)
+
+    def projected_returns(self) -> Floats:
+        """(S, K) distribution of the return on the support: `MarkovRewardProcess.true_returns` by one dense solve."""
+        num_states, k = self.process.num_states, self.support.num_atoms
+        matrix, even = self.backup_tensor().reshape(num_states * k, -1), np.full(num_states * k, 1.0 / k)
+        # The difference to the uniform distribution has mass zero at every state, so the matrix may ignore masses.
+        centred = matrix - matrix.reshape(-1, num_states, k).mean(axis=2).repeat(k, axis=1)
+        return (even + np.linalg.solve(np.eye(num_states * k) - centred, matrix @ even - even)).reshape(num_states, k)
 
     def span_projection(self) -> Floats:
         """Π_Φ, (S, S): projection onto the span of the features in the stationary norm."""

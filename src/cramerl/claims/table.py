@@ -29,30 +29,27 @@ def format_table(claims: Sequence[Claim], width: int) -> str:
         both = text - _GAP
         text = both * 9 // 20
         figures = both - text
-    lines = _row("", "", ["the paper says"], ["recomputed"], text, figures) if figures else []
-    lines.append("─" * width)
-    for claim in claims:
-        statement = textwrap.wrap(claim.statement, text)
-        found: list[str] = []
-        for name, figure in claim.figures.items():
-            expected = claim.expected[name]
-            moved = "" if expected.admits(figure) else f"  MOVED: expected {expected.text}"
-            # Figures that have no column are indented by two, below a statement that fills the line.
-            indent = "" if figures else "  "
-            line = f"{name}: {show(figure, expected)}{moved}"
-            found += textwrap.wrap(line, figures or text, initial_indent=indent, subsequent_indent=indent + "  ")
-        lines += _row(claim.id, MARKS[claim.verdict], statement, found, text, figures)
-    lines += ["─" * width, *textwrap.wrap(summary(claims), width)]
-    return "\n".join(lines)
+    lines: list[str] = []
+    for title, part in zip(("the paper says", "beyond the paper"), split(claims), strict=True):
+        if part:
+            lines += [*_row("", "", [title], ["recomputed"] if figures else [], text, figures), "─" * width]
+            lines += [line for claim in part for line in _claim_rows(claim, text, figures)]
+            lines.append("─" * width)
+    return "\n".join([*lines, *textwrap.wrap(summary(claims), width)])
+
+
+def split(claims: Sequence[Claim]) -> tuple[list[Claim], list[Claim]]:
+    """The claims of the paper, and those beyond it."""
+    return [claim for claim in claims if claim.of_paper], [claim for claim in claims if not claim.of_paper]
 
 
 def summary(claims: Sequence[Claim]) -> str:
-    """One sentence: the verdicts counted, and whether all figures stand."""
-    found = count(claims)
-    verdicts = ", ".join(f"{MARKS[v]} {found[v]} {v.replace('holds', 'hold')}" for v in VERDICTS)
+    """The verdicts counted, those of the paper apart from those beyond it, and whether all figures stand."""
+    parts = zip(("claims of the paper", "beyond the paper"), split(claims), strict=True)
+    counted = [f"{len(part)} {name}: {_verdicts(part)}." for name, part in parts if part]
     moved = [claim.id for claim in claims if not claim.passed]
     state = f"FIGURES HAVE MOVED in {', '.join(moved)}" if moved else "All figures reproduced"
-    return f"{len(claims)} claims: {verdicts}. {state}."
+    return " ".join([*counted, f"{state}."])
 
 
 def count(claims: Sequence[Claim]) -> dict[Verdict, int]:
@@ -68,12 +65,17 @@ def show(figure: float, expected: Expected) -> str:
 
 
 def to_json(claims: Sequence[Claim]) -> dict[str, Any]:
-    """Plain values: every claim, the verdicts counted, and whether all passed. Bounds that are infinite are None."""
+    """Plain values: every claim, the verdicts counted (the paper's and others), and whether all passed.
+
+    Bounds that are infinite are None.
+    """
+    of_paper, beyond = split(claims)
     return {
         "passed": all(claim.passed for claim in claims),
-        "counts": dict(count(claims)),
+        "counts": dict(count(of_paper)),
+        "counts_beyond_paper": dict(count(beyond)),
         "claims": [
-            {name: getattr(claim, name) for name in ("id", "statement", "verdict", "correction", "passed")}
+            {name: getattr(claim, name) for name in ("id", "of_paper", "statement", "verdict", "correction", "passed")}
             | {
                 "figures": {name: _finite(figure) for name, figure in claim.figures.items()},
                 "expected": {
@@ -84,6 +86,26 @@ def to_json(claims: Sequence[Claim]) -> dict[str, Any]:
             for claim in claims
         ],
     }
+
+
+def _verdicts(claims: Sequence[Claim]) -> str:
+    found = count(claims)
+    if found["holds"] == len(claims):
+        return f"{MARKS['holds']} all hold"
+    return ", ".join(f"{MARKS[v]} {found[v]} {v.replace('holds', 'hold')}" for v in VERDICTS)
+
+
+def _claim_rows(claim: Claim, text: int, figures: int) -> list[str]:
+    """The lines of one claim, with its figures in a second column of that width or, if it is 0, below the statement."""
+    found: list[str] = []
+    for name, figure in claim.figures.items():
+        expected = claim.expected[name]
+        moved = "" if expected.admits(figure) else f"  MOVED: expected {expected.text}"
+        # Figures that have no column are indented by two, below a statement that fills the line.
+        indent = "" if figures else "  "
+        line = f"{name}: {show(figure, expected)}{moved}"
+        found += textwrap.wrap(line, figures or text, initial_indent=indent, subsequent_indent=indent + "  ")
+    return _row(claim.id, MARKS[claim.verdict], textwrap.wrap(claim.statement, text), found, text, figures)
 
 
 def _row(id: str, mark: str, statement: list[str], found: list[str], text: int, figures: int) -> list[str]:

@@ -20,7 +20,7 @@ from cramerl._version import __version__
 
 COMMANDS = {
     "demo": "what it does, in a few seconds (with --train-steps, agents too)",
-    "verify": "every claim of the paper, recomputed",
+    "verify": "every claim of the paper, and some beyond it, recomputed",
     "evaluate": "return distributions of a policy, with a certificate",
     "train": "train an agent",
     "resume": "continue a run from its last checkpoint",

@@ -1,4 +1,4 @@
-"""`cramerl verify`: every claim of the paper, recomputed."""
+"""`cramerl verify`: every claim of the paper, and some beyond it, recomputed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
         "Recompute every numbered statement of the paper with this package's own code: the claim, the figure, and\n"
-        "whether it holds, holds with a correction, or is false (with a counterexample). Exit status 1 if a figure is\n"
-        "not as expected."
+        "whether it holds, holds with a correction, or is false (with a counterexample). Then the statements that\n"
+        "this package adds (B1, B2, ...). Exit status 1 if a figure is not as expected."
     )
     for kind, what in (
         ("json", "the figures as JSON"),
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"--json, --html and --markdown must be different files, got {places[0]} and {places[-1]}")
     for place in places:
         _files.require_writable(place)
-    show_progress("recomputing the paper's claims ...")
+    show_progress("recomputing the claims ...")
     found = claims.verify()
     show_progress("")
     wanted = [(options.json, json.dumps(claims.to_json(found), indent=2))]

@@ -94,6 +94,7 @@ class Learner:
         support: smallest and largest return of the atoms, for a head on atoms 0, 1, ..., K - 1; "own" if they are found
             and widened while learning; None for a head that has its own atoms or none.
         starts_at_zero: predict a return of zero before learning, not a uniform distribution.
+        max_gradient_norm: a gradient of all weights with a larger norm is scaled down to it; 0 for never.
     """
 
     head: Head
@@ -103,6 +104,7 @@ class Learner:
     double_q: bool = False
     support: tuple[float, float] | Literal["own"] | None = None
     starts_at_zero: bool = False
+    max_gradient_norm: float = 0.0
 
     def init(self, key: Array) -> LearnerState:
         """Initial weights; the target network starts as a copy."""
@@ -213,6 +215,9 @@ class Learner:
             return jnp.sum(batch.weights * losses) / jnp.maximum(jnp.sum(batch.weights), 1.0), outputs
 
         (loss, outputs), gradient = jax.value_and_grad(mean_loss, has_aux=True)(state.params)
+        if self.max_gradient_norm:
+            # Not part of the optimiser, whose state a support that widens changes.
+            gradient, _ = optax.clip_by_global_norm(self.max_gradient_norm).update(gradient, optax.EmptyState())
         direction, optimiser = self.optimiser.update(gradient, state.optimiser, state.params)
         params = jax.tree.map(lambda p, d: p - state.learning_rate * d, state.params, direction)
         return state._replace(params=params, optimiser=optimiser), (loss, outputs)

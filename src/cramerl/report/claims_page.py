@@ -1,21 +1,22 @@
-"""The paper's claims as one self-contained HTML page, and as a page of Markdown."""
+"""The claims, the paper's and those beyond it, as one self-contained HTML page, and as a page of Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cramerl._pages import render
-from cramerl.claims.claim import Claim
-from cramerl.claims.table import MARKS, count, show, summary
+from cramerl.claims.claim import Claim, Verdict
+from cramerl.claims.table import MARKS, count, show, split, summary
 
 TITLE = "The paper’s claims, recomputed"
 # For each verdict: the class that colours it, and how many claims "hold", ...
-_VERDICTS = {
+_VERDICTS: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "holds with a correction": ("corrected", "hold with a correction"),
     "false": ("false", "are false"),
 }
+_PARTS = ("claims of the paper", "claims beyond the paper")
 
 
 def claims_context(claims: Sequence[Claim]) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def claims_context(claims: Sequence[Claim]) -> dict[str, Any]:
         "claims_title": TITLE,
         "marks": MARKS,
         "verdicts": _VERDICTS,
-        "counts": count(claims),
+        "claim_parts": [(name, part, count(part)) for name, part in zip(_PARTS, split(claims), strict=True) if part],
         "summary": summary(claims),
         "moved": moved,
         "state": f"Figures have moved in {', '.join(moved)}." if moved else reproduced,
@@ -48,7 +49,14 @@ def to_markdown(claims: Sequence[Claim]) -> str:
 
     Rounding errors are shown as 0, so that the page is the same on every processor.
     """
-    return render("cramerl.report", "claims.md", plain=_plain, **claims_context(claims))
+    return render("cramerl.report", "claims.md", plain=_plain, counted=_counted, **claims_context(claims))
+
+
+def _counted(counts: Mapping[Verdict, int]) -> str:
+    """The verdicts in words."""
+    if counts["holds"] == sum(counts.values()):
+        return "all hold"
+    return ", ".join(f"{counts[verdict]} {words}" for verdict, (_, words) in _VERDICTS.items())
 
 
 def _plain(text: str) -> str:

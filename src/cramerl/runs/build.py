@@ -88,7 +88,16 @@ def make_learner(config: TrainConfig, spec: EnvSpec) -> Learner:
         # Atoms that coincide in the network's precision are an error.
         require_representable(jnp, Support.uniform(*support, config.num_atoms), jnp.zeros(1, dtype=jnp.float32))
     optimiser = make_optimiser(config.optimiser, config.optimiser_epsilon)
-    return Learner(head, network, optimiser, config.learning_rate, config.double_q, support, zero)
+    return Learner(
+        head,
+        network,
+        optimiser,
+        config.learning_rate,
+        config.double_q,
+        support,
+        zero,
+        max_gradient_norm=config.max_gradient_norm,
+    )
 
 
 def network_name(config: TrainConfig, spec: EnvSpec) -> str:

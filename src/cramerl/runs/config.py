@@ -142,6 +142,9 @@ class TrainConfig:
     optimiser: Literal["adam", "rmsprop"] = _learner("adam", text="adam, or rmsprop: centred, decay 0.95 (DQN's)")
     learning_rate: float = _learner(1e-4, text="step size of the optimiser", above=0, lane=True, scoring="tuned")
     optimiser_epsilon: float = _learner(3.125e-4, text="epsilon of the optimiser", above=0)
+    max_gradient_norm: float = _learner(
+        0.0, text="scale a gradient down to this global norm if it is larger; 0: never", low=0
+    )
     discount: float = _learner(0.99, text="gamma per step", low=0, high=1)
     n_step: int = _learner(1, text="rewards summed before the next state is looked at", low=1, high=100)
     q_lambda: float = _learner(

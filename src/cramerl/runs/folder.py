@@ -32,6 +32,7 @@ CONFIG, SPEC, VERSIONS, WEIGHT_NORMS = "config.json", "environment.json", "versi
 EXPORTED_WEIGHTS = "model.safetensors"
 RUN_FILES = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, WEIGHT_NORMS, "checkpoints", "tensorboard", ".lock"}
 """All that training writes into a folder."""
+_XLA_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE")  # of the environment; they change results
 _LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "gymnax", "ale-py", "gymnasium", "safetensors")
 
 
@@ -191,7 +192,21 @@ def versions() -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             continue
     device = jax.devices()[0]
-    return found | {"device": f"{device.platform}: {device.device_kind}"}
+    flags = {name: text for name in _XLA_VARIABLES if (text := os.environ.get(name, "").strip())}
+    told = jax.config.values["jax_default_matmul_precision"]
+    precision = _matmul_precision(told, device.platform)
+    return found | {"device": f"{device.platform}: {device.device_kind}", "matmul_precision": precision} | flags
+
+
+def _matmul_precision(setting: str | None, platform: str) -> str:
+    """The precision of float32 products, as JAX was told; where it was told nothing, what XLA then does."""
+    if setting is not None:
+        return setting
+    return {
+        "cpu": "default (float32)",
+        "gpu": "default (TF32 on NVIDIA GPUs since Ampere)",
+        "tpu": "default (bfloat16)",
+    }.get(platform, "default")
 
 
 def _norm(array: np.ndarray) -> float | None:
