@@ -59,7 +59,7 @@ def test_a_recording_is_what_the_agent_says(runs, lenient_jax):
     from cramerl.runs.agents import load_agent
     from cramerl.runs.build import make_envs
     from cramerl.runs.folder import load_config
-    from cramerl.watch.play import load_watched, record
+    from cramerl.watching.play import load_watched, record
 
     agent, seen = load_agent(runs / "s51"), []
     envs = make_envs(load_config(runs / "s51"), 1)
@@ -181,7 +181,7 @@ def test_records_that_are_broken_are_a_sentence(runs, tmp_path):
 
 def test_runs_of_a_group_are_watched_by_their_lanes(runs, tmp_path):
     from cramerl.runs.agents import load_agent
-    from cramerl.watch.play import load_watched
+    from cramerl.watching.play import load_watched
 
     group = runs / "group"
     with lenient():
@@ -236,7 +236,7 @@ def test_a_port_in_use_is_refused_before_anything_is_loaded(runs):
 
 
 def test_several_agents_of_one_kind_go_by_their_folders(runs):
-    from cramerl.watch.play import load_watched
+    from cramerl.watching.play import load_watched
 
     with lenient():
         names = [one.name for one in load_watched([runs / "s51", runs / "s51", runs / "qr"])]
