@@ -17,6 +17,9 @@ from commands import FROM_A_TERMINAL, refused, run
 from lenient import lenient
 from untrained import small_config, write_untrained
 
+import cramerl
+from cramerl.runs.trainer import Run
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
@@ -51,6 +54,15 @@ def test_the_same_seed_gives_the_same_page(runs, tmp_path):
         result = run("watch", runs / "s51", "--max-steps", "15", "--out", tmp_path / f"{name}.html", "--epsilon", "0.3")
         assert result.returncode == 0, result.stderr
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_a_page_from_python_is_that_of_the_command(runs, tmp_path, lenient_jax):
+    made = cramerl.watch(runs / "s51", tmp_path / "a.html", max_steps=15, epsilon=0.3)
+    assert run("watch", runs / "s51", "--max-steps", "15", "--epsilon", "0.3", "--out", tmp_path / "b.html").stdout
+    assert made.read_bytes() == (tmp_path / "b.html").read_bytes()
+    trained = [Run(runs / name, 0, False, []) for name in ("s51", "qr")]
+    both = cramerl.watch(trained, tmp_path / "c.html", max_steps=3, highlight="disagreement")
+    assert "s51 and qr on CartPole-v1" in both.read_text()
 
 
 def test_a_recording_is_what_the_agent_says(runs, lenient_jax):

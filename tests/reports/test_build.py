@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from study_runs import column, files, read_rows, summary_of, tables_of, write_rows, write_run
 
+import cramerl
 from cramerl.claims import projection
 from cramerl.cli.main import main
 from cramerl.cli.report import write_demo_report
@@ -192,3 +193,10 @@ def test_results_of_this_repository_can_be_reported():
         pytest.skip("this copy has no results")
     scores = tables_of(summary_of(results))["scores"]
     assert list(zip(column(scores, 1), column(scores, 2), strict=True)) == [("c51", "-16.48"), ("u51", "8.40")]
+
+
+def test_a_report_from_python_is_that_of_the_command(tmp_path):
+    runs = [write_run(tmp_path / "runs" / agent, agent) for agent in ("s51", "c51")]
+    page = cramerl.report(tmp_path / "runs", tmp_path / "a", distributions=False)
+    assert page == tmp_path / "a" / "report.html"
+    assert cramerl.report(runs, tmp_path / "b", distributions=False).read_bytes() == page.read_bytes()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cramerl.cli.flags import require_deep_libraries
 from cramerl.cli.train import train_with_progress
-from cramerl.runs.config import parse_setting
 from cramerl.runs.folder import load_config
 from cramerl.runs.loggers import require_loggers
+from cramerl.runs.parsing import parse_setting
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,8 @@ from cramerl._extras import require_library
 from cramerl._ray import connect
 from cramerl.cli.flags import given_flags, integer_from, number_in, require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
-from cramerl.runs.config import parse_seeds, parse_setting, parse_settings, setting_types
+from cramerl.runs.config import setting_types
+from cramerl.runs.parsing import parse_seeds, parse_setting, parse_settings
 from cramerl.runs.presets import preset
 from cramerl.runs.stop_signals import collect_stop_signals
 from cramerl.sweep.choose import Choice, best_of, describe

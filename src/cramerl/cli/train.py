@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from cramerl.cli.flags import require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
-from cramerl.runs.config import LANE_SETTINGS, SETTINGS, parse_settings, require_agent_settings
+from cramerl.runs.config import LANE_SETTINGS, SETTINGS, require_agent_settings
 from cramerl.runs.folder import load_config, load_group, read_object
 from cramerl.runs.group import RunGroup
 from cramerl.runs.loggers import require_loggers
+from cramerl.runs.parsing import parse_settings
 from cramerl.runs.presets import PRESETS, preset, require_env_settings
 from cramerl.runs.progress import progress_display
 from cramerl.runs.scores import tail_score
@@ -73,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     require_loggers(group.first)
     from cramerl.runs.training import train
 
-    return train_with_progress(lambda on_progress: train(group, options.out, on_progress=on_progress))
+    return train_with_progress(lambda on_progress: train(group, out=options.out, on_progress=on_progress))
 
 
 def read_settings(options: argparse.Namespace) -> RunGroup:

@@ -26,6 +26,7 @@ from cramerl.reports.hover import panel_values
 from cramerl.reports.page import GENERATOR, Distributions, Picture, Section, inline_svg, to_html, to_markdown
 from cramerl.reports.playing import Budget, draw_agents, draw_process, has_weights
 from cramerl.reports.tables import make_tables
+from cramerl.runs.folder import run_folders
 
 PAGE, TABLES, SCORES, FIGURES, DOPAMINE = "report.html", "tables.md", "scores.json", "figures", "dopamine"
 OnProgress = Callable[[str], None]
@@ -80,6 +81,34 @@ def make_report(
         shutil.rmtree(build, ignore_errors=True)
         on_progress("")
     return sections
+
+
+def report(
+    runs: Any,
+    out: str | Path = "out/report",
+    *,
+    scoring: Scoring | None = None,
+    distributions: bool | None = None,
+    pdf: bool = False,
+) -> Path:
+    """Write a page of figures, tables and statistics of runs: `cramerl report`.
+
+    Args:
+        runs: a folder with runs at any depth, or what `cramerl.train` returned; or several.
+        out: a new or empty folder, or one with an earlier report, which is replaced.
+        scoring: how runs are scored; by default, by their training episodes in the last fifth of their steps.
+        distributions: whether to draw what agents predict while they play; None: if there are weights.
+        pdf: also write the figures as PDF.
+
+    Returns:
+        The page.
+
+    Example:
+        >>> import cramerl
+        >>> cramerl.report("runs", "out/report")  # doctest: +SKIP
+    """
+    make_report(run_folders(runs), out, scoring, distributions=distributions, pdf=pdf)
+    return Path(out) / PAGE
 
 
 def _find_folders(paths: Sequence[Path], distributions: bool | None) -> tuple[list[Path], list[Path]]:

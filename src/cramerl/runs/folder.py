@@ -206,6 +206,13 @@ def _append(file: Path, rows: list[dict[str, Any]]) -> None:
         out.write(text)
 
 
+def run_folders(runs: Any) -> list[Path]:
+    """The folders of runs: each a path, or what `cramerl.train` returned; one of them or several."""
+    if isinstance(runs, (str, Path)) or hasattr(runs, "folder"):
+        runs = [runs]
+    return [Path(getattr(run, "folder", run)) for run in runs]
+
+
 def load_group(path: str | Path) -> RunGroup:
     """The settings of a run, a group or an export."""
     if not (Path(path) / CONFIG).is_file():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from cramerl import _svg
 from cramerl.deep.agent import play_episodes
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.checkpoint import CheckpointStore
@@ -17,10 +19,11 @@ from cramerl.deep.learner import finite_lanes
 from cramerl.deep.loop import Loop
 from cramerl.deep.trees import flatten, unflatten
 from cramerl.runs import build, loggers
-from cramerl.runs.config import SETTINGS
+from cramerl.runs.config import LANE_SETTINGS, SETTINGS
 from cramerl.runs.folder import RunFolder
 from cramerl.runs.group import DIVERGED, RunGroup
 from cramerl.runs.log_lines import MUCH_CLIPPED, log_line
+from cramerl.runs.scores import tail_score
 from cramerl.runs.stop_signals import stop_on_interrupt
 
 _MAY_CHANGE = ("record", "length", "start")  # roles of settings that a resumed run may have changed
@@ -51,7 +54,7 @@ class Status(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run, or a group of them, that has finished or was stopped.
+    """A run, or a group of them, that has finished or was stopped. A notebook shows its learning curve.
 
     Attributes:
         folder: where it wrote.
@@ -64,6 +67,20 @@ class Run(NamedTuple):
     step: int
     finished: bool
     rows: list[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        mean, episodes = tail_score(self.rows)
+        score = f", mean return {mean:,.2f}" if episodes else ""
+        return f"Run({str(self.folder)!r}, {'finished' if self.finished else 'stopped'} at step {self.step:,}{score})"
+
+    def _repr_html_(self) -> str:
+        """One line and the learning curve of each run."""
+        lines: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+        for row in self.rows:
+            if row.get("charts/episodes"):
+                lane = tuple(row.get(name) for name in LANE_SETTINGS)
+                lines.setdefault(lane, []).append((row["step"], row["charts/episodic_return"]))
+        return f"<div>{escape(repr(self))}</div>{_svg.curves(list(lines.values()))}"
 
 
 OnProgress = Callable[[Status], None]
