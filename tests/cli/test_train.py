@@ -10,7 +10,8 @@ from study_runs import write_run
 from tiny import SMALL, TINY
 
 from cramerl.cli.train import describe_run
-from cramerl.runs.config import SETTINGS
+from cramerl.runs.config import ALIASES, SETTINGS, TrainConfig
+from cramerl.runs.parsing import parse_setting
 from cramerl.runs.trainer import Run
 
 
@@ -97,7 +98,18 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
             "cramerl: mean_weight is a setting of s51, u51 and would be ignored by dqn: leave it out",
         ),
         (["s51", "CartPole-v1", "--network", "resnet"], "network must be one of auto, nature"),
-        (["s51", "CartPole-v1", "--batchsize", "3"], "--batchsize 3; did you mean --batch-size?"),
+        (
+            ["s51", "CartPole-v1", "--batchsize", "3"],
+            "--batchsize 3; did you mean --batch-size? (transitions per update)",
+        ),
+        (["s51", "CartPole-v1", "--batch", "3"], "--batch 3; did you mean --batch-size?"),
+        (["s51", "CartPole-v1", "--epsilon=0.1"], "--epsilon=0.1; did you mean --exploration-final? (epsilon of"),
+        (["s51", "CartPole-v1", "--target-update", "9"], "did you mean --target-period-steps?"),
+        (["s51", "CartPole-v1", "--device", "cpu"], "the environment variable JAX_PLATFORMS, such as cpu, chooses"),
+        (["s51", "CartPole-v1", "--step", "9"], "--step 9; did you mean --steps?"),
+        (["CartPole-v1", "s51"], "agent must come before env, got agent 'CartPole-v1' and env 's51'"),
+        (["s51", "Cartpole"], "got 'Cartpole'; did you mean 'CartPole-v1'?"),
+        (["s51", "lunarlander-v2"], "did you mean 'LunarLander-v3'?"),
         (["s51", "CartPole-v1", "--preset", "smoke", "--config", "x.json"], "not allowed with argument"),
         (
             ["s51", "CartPole-v1", "--config", "x.json"],
@@ -127,6 +139,27 @@ def test_a_missing_extra_is_named(library, tmp_path, monkeypatch):
     words = refused("train", "s51", "CartPole-v1", "--out", tmp_path / "out")
     assert f"{library} is not installed; install it with: pip install 'cramerl[deep]'" in words
     assert not (tmp_path / "out").exists()
+
+
+def test_names_and_flags_of_others_are_understood(tmp_path):
+    flags = ["--lr", "1e-3", "--gamma", "0.9", "--total-timesteps", "1e4", "--atoms", "11", "--wandb"]
+    config = json.loads(run("train", "QR-DQN", "breakout-minatar", *flags, "--print-config").stdout)
+    ours = ["--learning-rate", "1e-3", "--discount", "0.9", "--steps", "1e4", "--num-atoms", "11", "--track", "wandb"]
+    assert config == json.loads(run("train", "qr", "Breakout-MinAtar", *ours, "--print-config").stdout)
+    assert (config["agent"], config["env"], config["track"]) == ("qr", "Breakout-MinAtar", "wandb")
+    for alias, name in ALIASES.items():
+        value = next(v for v in ("2", "0.5", "20000", "adam", "after") if _accepts(name, v))
+        wide = ["--v-max", "9"] if name == "v_min" else ["--v-min", "-9"] if name == "v_max" else []
+        words = ["train", "s51", "CartPole-v1", f"--{alias.replace('_', '-')}", value, *wide, "--print-config"]
+        assert json.loads(run(*words).stdout)[name] == parse_setting(name, value), alias
+
+
+def _accepts(name: str, text: str) -> bool:
+    try:
+        TrainConfig(**{"v_min": -9.0, "v_max": 9.0, name: parse_setting(name, text)})
+    except ValueError:
+        return False
+    return True
 
 
 def test_settings_printed_are_settings_read(tmp_path):
@@ -162,8 +195,35 @@ def test_settings_printed_are_settings_read(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
 
 
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_help_shows_the_settings_that_people_change(command):
+    words = run(command, "--help").stdout
+    flags = {name: f"\n  --{name.replace('_', '-')} " in words for name in SETTINGS}
+    other = {"agent", "env", "preset", "seed"}
+    assert {name for name, shown in flags.items() if shown} - other == {
+        name for name, setting in SETTINGS.items() if setting.common
+    } - other
+    assert "--help-all" in words
+    assert "--lr" not in words
+
+
+def test_help_of_an_agent_in_an_environment_shows_their_values():
+    words = " ".join(run("train", "U51", "cartpole-v1", "--steps", "1e4", "--seed", "3-5", "--help").stdout.split())
+    assert "agent steps of the whole run (here: 10000)" in words
+    assert (
+        "step size of the optimiser; several, separated by commas, train at once (gymnax only) (here: 0.001)" in words
+    )
+    assert "(here: 3,4,5)" in words
+    assert "widened while learning (here: none)" in words
+    every = run("train", "dqn", "CartPole-v1", "--help-all").stdout
+    assert "\n  --dqn-loss " in every
+    for unused in ("num-atoms", "mass-penalty", "sticky"):
+        assert f"\n  --{unused} " not in every
+    assert "agent must be one of dqn" in refused("train", "s52", "CartPole-v1", "--help")
+
+
 def test_help_explains_every_setting():
-    words = run("train", "--help").stdout
+    words = run("train", "--help-all").stdout
     flat = " ".join(words.split())
     for name, setting in SETTINGS.items():
         if name not in ("agent", "env"):
@@ -185,7 +245,11 @@ import cramerl
 cramerl.TrainConfig, cramerl.preset
 print(status, [m for m in {heavy} if m in sys.modules], file=sys.stderr)
 """
-    for arguments in (["train", "--help"], ["train", "s51", "pong", "--print-config"]):
+    for arguments in (
+        ["train", "--help"],
+        ["train", "u51", "CartPole-v1", "--help-all"],
+        ["train", "s51", "pong", "--print-config"],
+    ):
         assert python("-c", code, *arguments).stderr == "0 []\n"
 
 

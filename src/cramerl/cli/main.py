@@ -7,7 +7,6 @@ work and returns the exit status. Only the module of the command that was asked 
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import io
 import os
@@ -30,6 +29,9 @@ COMMANDS = {
     "report": "figures, tables and statistics of runs",
     "watch": "see what an agent predicts while it plays: page, video, picture, live",
 }
+
+WITH_SETTINGS = ("train", "sweep")
+"""The commands with a flag for every setting, whose help comes with these flags (`cramerl.cli.settings`)."""
 
 EXAMPLES = """\
 examples:
@@ -99,9 +101,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = make_parser(next((word for word in arguments if not word.startswith("-")), None))
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        near = difflib.get_close_matches(unknown[0].partition("=")[0], options.flags, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        from cramerl.cli.settings import explain_flag
+
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{explain_flag(unknown[0], options.flags)}")
     return options
 
 
@@ -112,6 +114,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
         description="Distributional reinforcement learning built on the Cramér distance.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"cramerl {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -120,10 +123,12 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
             name,
             help=help_line,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            add_help=name not in WITH_SETTINGS,
             allow_abbrev=False,  # a new flag must not change what an old script means
         )
         if name == command:
             module = importlib.import_module(f"cramerl.cli.{name}")
             module.configure(subparser)
-            subparser.set_defaults(run=module.run, flags=list(subparser._option_string_actions))
+            flags = list(subparser._option_string_actions)
+            subparser.set_defaults(run=module.run, parser=subparser, flags=flags)
     return parser

@@ -8,18 +8,20 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cramerl.cli.flags import require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
+from cramerl.deep.envs.names import env_name
 from cramerl.runs.config import LANE_SETTINGS, SETTINGS, require_agent_settings
 from cramerl.runs.folder import load_config, load_group, read_object
 from cramerl.runs.group import RunGroup
 from cramerl.runs.loggers import require_loggers
 from cramerl.runs.parsing import parse_settings
-from cramerl.runs.presets import PRESETS, preset, require_env_settings
+from cramerl.runs.presets import PRESETS, applies, preset, require_env_settings
 from cramerl.runs.progress import progress_display
 from cramerl.runs.scores import tail_score
+from cramerl.runs.setting import agent_name
 
 if TYPE_CHECKING:
     from cramerl.runs.trainer import OnProgress, Run, Status
@@ -45,10 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     presets = "\n".join(f"  {name:<12}{text}" for name, text in PRESETS.items())
     parser.usage = "cramerl train AGENT ENV [--preset NAME | --config FILE] [--out FOLDER] [--SETTING VALUE ...]"
     parser.description = (
-        "Train an agent. Every setting has a flag; a setting that is not given comes from the preset, which by default "
-        "is the one\nthat fits the environment: --print-config shows the result. Steps are the agent's decisions, "
-        "summed over all parallel\nenvironments. A switch such as --double-q is turned off by --no-double-q. A setting "
-        "that the agent or the environment\ndoes not use, such as --mass-penalty for dqn, is refused."
+        "Train an agent. Every setting has a flag; a setting that is not given comes from the preset, which by\n"
+        "default is the one that fits the environment. Below are the settings that people often change:\n"
+        "cramerl train --help-all shows all of them, and cramerl train AGENT ENV --help (or --help-all) those\n"
+        "of the agent in the environment, with their values. Steps are the agent's decisions, summed over all\n"
+        "parallel environments. A switch such as --double-q is turned off by --no-double-q. A setting that the\n"
+        "agent or the environment does not use, such as --mass-penalty for dqn, is refused."
         f"\n\npresets:\n{presets}"
     )
     parser.epilog = EXAMPLES
@@ -61,7 +65,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="FOLDER", help="new or empty (default: runs/ENV__AGENT__SEED__TIME)"
     )
     parser.add_argument("--print-config", action="store_true", help="print the settings as JSON and do not train")
-    add_setting_flags(parser, _NAMED)
+    add_setting_flags(parser, _NAMED, _values)
+
+
+def _values(options: argparse.Namespace) -> dict[str, Any] | None:
+    """The settings that the command line asks for, as far as agent and environment use them."""
+    if options.agent is None or options.env is None:
+        return None
+    group = read_settings(options)
+    config = group.first
+    values = config.to_json() | {name: group.values(name) for name in LANE_SETTINGS}
+    return {name: value for name, value in values.items() if applies(name, config.agent, config.env)}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -89,7 +103,7 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
     changes = {name: several[0] for name, several in values.items() if name not in LANE_SETTINGS}
     lanes = {name: several for name, several in values.items() if name in LANE_SETTINGS}
     if options.config is None:
-        require_agent_settings(lanes, [options.agent])
+        require_agent_settings(lanes, [agent_name(options.agent)])
         return RunGroup.of(preset(options.preset, options.agent, options.env, **changes), **lanes)
     try:
         group = read_object(options.config, RunGroup.from_json)
@@ -97,13 +111,13 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
         raise ValueError(
             f"--config must be a file of settings, {options.config} cannot be read: {error.strerror}"
         ) from error
-    if group.first.agent != options.agent:
+    if group.first.agent != agent_name(options.agent):
         raise ValueError(
             f"AGENT must be {group.first.agent}, as in {options.config}, got {options.agent}: the file's learning rate "
             "and other settings were chosen for its agent; start from a preset instead"
         )
     require_agent_settings(values, [group.first.agent])
-    require_env_settings(values, [options.env])
+    require_env_settings(values, [env_name(options.env)])
     changed = group.replace(env=options.env, **changes)
     configs = [config for one in changed.configs for config in RunGroup.of(one, **lanes).configs]
     return RunGroup(tuple(dict.fromkeys(configs)))

@@ -54,7 +54,7 @@ class TrainConfig:
     env: str = _run(
         "Breakout-MinAtar",
         text="a gymnax id (Breakout-MinAtar), an Atari game (pong, ALE/Pong-v5) or a Gymnasium id; gym:NAME is always "
-        "Gymnasium's",
+        "Gymnasium's; Breakout alone is Atari's",
         role="subject",
     )
     preset: str = _run("", text="name of the preset these settings started from", role="record")

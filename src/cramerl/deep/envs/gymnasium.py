@@ -131,7 +131,7 @@ def _make(name: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         kinds = (
             "a Gymnasium id such as 'CartPole-v1', 'module:Name-v0' for one that a module registers, or an Atari game"
         )
-        near = _near(name)
+        near = _near(str(name))
         hint = f"; did you mean {near!r}?" if near else f": {error}"
         raise ValueError(f"env must be {kinds} such as 'ALE/Pong-v5', got {name!r}{hint}") from error
     except TypeError as error:
