@@ -2,10 +2,13 @@
 
 import importlib.util
 import json
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
-from commands import python, refused, run
+from commands import FROM_A_TERMINAL, python, refused, run
 from study_runs import write_run
 from tiny import SMALL, TINY
 
@@ -13,6 +16,20 @@ from cramerl.cli.train import describe_run
 from cramerl.runs.config import ALIASES, SETTINGS, TrainConfig
 from cramerl.runs.parsing import parse_setting
 from cramerl.runs.trainer import Run
+
+# Runs a command until it imports JAX.
+SAID_BEFORE_JAX = """
+import sys
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jax":
+            sys.exit("jax was not imported before")
+from cramerl.cli.main import main
+import importlib.util
+importlib.util.find_spec = lambda name: sys
+sys.meta_path.insert(0, Stop())
+main(sys.argv[1:])
+"""
 
 
 def test_training_writes_a_run_and_says_what_to_do_with_it(trained):
@@ -49,12 +66,33 @@ def test_a_sentence_of_ours_has_no_note_of_jax_behind_it(tmp_path):
 
 def test_piped_progress_is_plain_lines(trained):
     lines = trained[1].stderr.splitlines()
-    assert "CartPole-v1 (gymnax, preset smoke): 600 steps, 4 environments, into " in lines[0]
-    assert lines[1] == "step 0/600"
+    assert lines[0] == "training s51 on CartPole-v1; loading ..."
+    assert "CartPole-v1 (gymnax, preset smoke): 600 steps, 4 environments, into " in lines[1]
+    assert lines[2] == "step 0/600"
     assert lines[-1].startswith("step 600/600  ")
     for word in ("steps/s", "return ", "loss ", "mass "):
         assert word in lines[-1]
     assert "\033" not in trained[1].stderr
+
+
+def test_ctrl_c_while_libraries_are_loaded_leaves_nothing(tmp_path):
+    command = [sys.executable, "-c", FROM_A_TERMINAL, "train", "s51", "CartPole-v1", *TINY, "--out", tmp_path / "run"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "training s51 on CartPole-v1; loading ...\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        words = process.communicate(timeout=60)[1]
+    assert (process.returncode, words) == (130, "\ncramerl: stopped before training started\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_games_of_one_name_are_told_apart(tmp_path):
+    words = python("-c", SAID_BEFORE_JAX, "train", "s51", "Breakout", "--out", tmp_path / "run").stderr
+    assert words.startswith(
+        "training s51 on Breakout (Atari's game; Breakout-MinAtar is a small one of the same name);"
+    )
+    assert "jax was not imported before" in words
 
 
 def test_a_loss_that_is_not_finite(tmp_path):
@@ -127,10 +165,14 @@ def test_bad_input(arguments, sentence, tmp_path):
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    result = run("train", "s51", "CartPole-v1", *TINY, "--out", str(tmp_path))
-    assert result.returncode == 2
-    assert f"out must be a new or empty folder, {tmp_path} exists and is not empty" in result.stderr
+    result = python("-c", SAID_BEFORE_JAX, "train", "s51", "CartPole-v1", *TINY, "--out", tmp_path)
+    sentence = (
+        f"cramerl: out must be a new or empty folder, {tmp_path} exists and is not empty; choose another, or remove it"
+    )
+    assert result.stderr == f"{sentence}\n"  # before JAX is imported
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    written = write_run(tmp_path / "a run", "s51")
+    assert f"to continue its run: cramerl resume '{written}'" in refused("train", "s51", "pong", "--out", written)
 
 
 @pytest.mark.parametrize("library", ["jax", "ale_py", "safetensors"])

@@ -1,11 +1,13 @@
 """`cramerl.train` from Python: agents by name, several seeds, what it shows, and what its result shows."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
 from lenient import lenient
 
 import cramerl
+from cramerl.runs import forecast
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.group import RunGroup
 from cramerl.runs.trainer import Run
@@ -57,10 +59,16 @@ def test_progress_and_a_function_for_it_are_not_given_both():
         cramerl.train("s51", "CartPole-v1", progress=True, on_progress=print)
 
 
-def test_a_result_is_one_line_and_a_drawing(tmp_path, capsys):
+def test_a_result_is_one_line_and_a_drawing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(forecast, "_ENOUGH", 0.0)
+    monkeypatch.setattr(forecast, "_SHORT", 0.0)
     with lenient():
         run = cramerl.train("S51", "cartpole-v1", preset="smoke", out=tmp_path / "run", progress=True, **TINY)
-    assert "step 240/240" in capsys.readouterr().err
+    words = capsys.readouterr().err
+    assert "step 240/240" in words
+    assert (
+        len(re.findall(r"this will take about \d+ s on this [CGT]PU \([\d,]+ steps/s while learning\)\n", words)) == 1
+    )
     assert repr(run).startswith(f"Run('{tmp_path / 'run'}', finished at step 240, mean return ")
     assert "\n" not in repr(run)
     assert ET.fromstring(f"<div>{run._repr_html_()}</div>").find(".//{http://www.w3.org/2000/svg}polyline") is not None

@@ -47,7 +47,7 @@ examples:
   cramerl watch runs/RUN                   what it predicts while it plays, as a page to scrub through
 
 exit status: 0 done; 1 a claim did not come out as expected, or a loss was not finite; 2 bad input (a sentence says
-what is allowed); 130 stopped by Ctrl-C
+what is allowed); 130 stopped by Ctrl-C, 143 by SIGTERM, 141 by a reader who closed the output
 """
 
 
@@ -59,8 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show é still gets its table
-    options = _parse(sys.argv[1:] if arguments is None else list(arguments))
-    return exit_status(lambda: options.run(options))
+    return exit_status(lambda: _run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def _run(arguments: list[str]) -> int:
+    options = _parse(arguments)
+    return options.run(options)
 
 
 def exit_status(work: Callable[[], int]) -> int:

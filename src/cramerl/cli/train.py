@@ -7,14 +7,15 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cramerl.cli.flags import require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
-from cramerl.deep.envs.names import env_name
-from cramerl.runs.config import LANE_SETTINGS, SETTINGS, require_agent_settings
-from cramerl.runs.folder import load_config, load_group, read_object
+from cramerl.deep.envs.names import env_name, sibling
+from cramerl.runs.config import LANE_SETTINGS, SETTINGS, TrainConfig, require_agent_settings
+from cramerl.runs.folder import load_config, load_group, read_object, require_new_folder
 from cramerl.runs.group import RunGroup
 from cramerl.runs.loggers import require_loggers
 from cramerl.runs.parsing import parse_settings
@@ -22,6 +23,7 @@ from cramerl.runs.presets import PRESETS, applies, preset, require_env_settings
 from cramerl.runs.progress import progress_display
 from cramerl.runs.scores import tail_score
 from cramerl.runs.setting import agent_name
+from cramerl.runs.stop_signals import leave_on_interrupt
 
 if TYPE_CHECKING:
     from cramerl.runs.trainer import OnProgress, Run, Status
@@ -84,11 +86,29 @@ def run(options: argparse.Namespace) -> int:
     if options.print_config:
         print(json.dumps(group.to_json(), indent=2))
         return 0
+    if options.out is not None:
+        require_new_folder(options.out)
     require_deep_libraries()
     require_loggers(group.first)
-    from cramerl.runs.training import train
+    with first_words(f"training {describe_subject(group.first)}") as begun:
+        from cramerl.runs.training import train
 
-    return train_with_progress(lambda on_progress: train(group, out=options.out, on_progress=on_progress))
+        return train_with_progress(lambda on_progress: train(group, out=options.out, on_progress=on_progress), begun)
+
+
+def describe_subject(config: TrainConfig) -> str:
+    """The agent and the environment of a run; if two games have the environment's name, which one it is."""
+    small = sibling(config.env)
+    which = f" (Atari's game; {small} is a small one of the same name)" if small else ""
+    return f"{config.agent} on {config.env}{which}"
+
+
+@contextmanager
+def first_words(text: str) -> Iterator[Callable[[], None]]:
+    """Say what is about to be done while libraries are loaded; until training starts, Ctrl-C ends the process."""
+    print(f"{text}; loading ...", file=sys.stderr, flush=True)
+    with leave_on_interrupt("cramerl: stopped before training started") as begun:
+        yield begun
 
 
 def read_settings(options: argparse.Namespace) -> RunGroup:
@@ -123,8 +143,13 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
     return RunGroup(tuple(dict.fromkeys(configs)))
 
 
-def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
-    """Train with a progress display, then print what there is now and what to do with it."""
+def train_with_progress(work: Callable[[OnProgress], Run], begun: Callable[[], None] = lambda: None) -> int:
+    """Train with a progress display, then print what there is now and what to do with it.
+
+    Args:
+        work: trains, and calls what it is given with the progress.
+        begun: called when training starts.
+    """
     from cramerl.runs.trainer import Diverged
 
     steps: list[int] = []
@@ -132,6 +157,7 @@ def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
         with progress_display(sys.stderr) as show:
 
             def on_progress(status: Status) -> None:
+                begun()
                 steps.append(status.step)
                 show(status)
 

@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -53,12 +54,7 @@ class RunFolder:
             now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
             name = f"{config.env.replace('/', '-').replace(':', '-')}__{config.agent}__{config.seed}__{now}"
             path = Path("runs") / name
-        if path.exists() and not path.is_dir():
-            raise ValueError(f"out must be a new or empty folder, {path} is a file")
-        if path.is_dir() and any(path.iterdir()):
-            raise ValueError(
-                f"out must be a new or empty folder, {path} exists and is not empty; to continue it: cramerl resume"
-            )
+        require_new_folder(path)
         write_json(path / VERSIONS, versions())
         write_json(path / SPEC, spec._asdict())
         write_json(path / CONFIG, group.to_json())
@@ -153,6 +149,20 @@ class RunFolder:
             raise ValueError(f"{file} is shorter than the checkpoint says ({self.metrics_size()} < {size} bytes)")
         if file.exists():
             os.truncate(file, size)
+
+
+def require_new_folder(path: Path) -> None:
+    """Raise ValueError, with what to do instead, unless a run can be written into a folder."""
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"out must be a new or empty folder, {path} is a file")
+    if not path.is_dir() or not any(path.iterdir()):
+        return
+    instead = "choose another, or remove it"
+    if (path / CONFIG).is_file():
+        instead = (
+            f"to continue its run: cramerl resume {shlex.quote(str(path))}; to train another, choose another folder"
+        )
+    raise ValueError(f"out must be a new or empty folder, {path} exists and is not empty; {instead}")
 
 
 @contextmanager
