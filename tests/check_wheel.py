@@ -14,13 +14,13 @@ from pathlib import Path
 CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
 # What each extra is for, in the order of installation. wandb and trackio are interfaces only, torch is the user's own.
 EXTRAS = {
-    "plot": "import cramerl.plots, cramerl.report.build",
+    "plot": "import cramerl.plots, cramerl.reports.build",
     "gym": "import gymnasium, cramerl.evaluations; cramerl.evaluations.named_process('FrozenLake-v1', 'uniform', 0.9)",
     "data": "import pyarrow.parquet, minari, cramerl.linear",
     "optuna": "import optuna, cramerl.sweep.search",
     "ray": "import ray, fsspec, cramerl.sweep.ray",
     "deep": "import cramerl; cramerl.train, cramerl.load_agent; import cramerl.deep.host_loop",
-    "watch": "import av, PIL, cramerl.watch.page, cramerl.watch.video",
+    "watch": "import av, PIL, cramerl.watching.page, cramerl.watching.video",
 }
 
 

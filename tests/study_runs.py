@@ -10,7 +10,7 @@ import numpy as np
 
 from cramerl.evidence.curves import read_curves
 from cramerl.evidence.summary import Scoring, Summary, summarise
-from cramerl.report.tables import Table, make_tables
+from cramerl.reports.tables import Table, make_tables
 from cramerl.runs.group import RunGroup
 from cramerl.runs.presets import preset
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cramerl.runs.config import TrainConfig, parse_seeds
+from cramerl.runs.config import TrainConfig
 from cramerl.runs.group import RunGroup, as_group
+from cramerl.runs.parsing import parse_seeds
 from cramerl.sweep.folder import Plan, make_plan, write_record
 from cramerl.sweep.plan import Sweep
 

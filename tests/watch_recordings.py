@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cramerl.watch.recording import Recording, Tape, View, make_view
+from cramerl.watching.recording import Recording, Tape, View, make_view
 
 ATOMS = np.linspace(-10, 10, 11)
 

@@ -1,12 +1,14 @@
 """Distributional reinforcement learning built on the Cramér distance.
 
 Functions take NumPy, JAX or PyTorch arrays, act on the last axis and broadcast over the others. Agents need the extra
-``deep``: `train`, `resume`, `load_agent` and `export_agent` are loaded when first used.
+``deep``: `train`, `resume`, `load_agent`, `export_agent` and `watch` are loaded when first used, as are `evaluate`,
+`report` (extra ``plot``) and the settings of runs.
 """
 
 import importlib
 import typing
 
+from cramerl._extras import EXTRA_OF as _EXTRA_OF
 from cramerl._version import __version__ as __version__
 from cramerl.cramer import (
     UnitMassBasis,
@@ -47,12 +49,15 @@ from cramerl.projections import backup, backup_matrix, project, project_affine
 from cramerl.supports import Support
 
 if typing.TYPE_CHECKING:
+    from cramerl.linear.evaluation import evaluate as evaluate
+    from cramerl.reports.build import report as report
     from cramerl.runs.agents import export_agent as export_agent
     from cramerl.runs.agents import load_agent as load_agent
     from cramerl.runs.config import TrainConfig as TrainConfig
     from cramerl.runs.presets import preset as preset
     from cramerl.runs.training import resume as resume
     from cramerl.runs.training import train as train
+    from cramerl.watching.watch import watch as watch
 
 __all__ = [
     "Support",
@@ -71,6 +76,7 @@ __all__ = [
     "cramer_gram_sqrt",
     "cramer_loss",
     "cvar",
+    "evaluate",
     "hl_gauss_targets",
     "masses_of_cdf_logits",
     "mean",
@@ -93,14 +99,17 @@ __all__ = [
     "with_unit_mass",
 ]
 
-# Loaded when first used. The functions need the extra `deep`, so a star import leaves them out.
+# Loaded when first used. Functions that need an extra are not in `__all__`, so a star import leaves them out.
 _LAZY = {
     "TrainConfig": "cramerl.runs.config",
+    "evaluate": "cramerl.linear.evaluation",
     "export_agent": "cramerl.runs.agents",
     "load_agent": "cramerl.runs.agents",
     "preset": "cramerl.runs.presets",
+    "report": "cramerl.reports.build",
     "resume": "cramerl.runs.training",
     "train": "cramerl.runs.training",
+    "watch": "cramerl.watching.watch",
 }
 
 
@@ -112,7 +121,8 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("cramerl"):
             raise
-        needed = f"cramerl.{name} needs {error.name}; install it with: pip install 'cramerl[deep]'"
+        extra = _EXTRA_OF.get((error.name or "").partition(".")[0], "deep")
+        needed = f"cramerl.{name} needs {error.name}; install it with: pip install 'cramerl[{extra}]'"
         raise ImportError(needed) from error
     globals()[name] = value
     return value

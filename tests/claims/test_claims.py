@@ -28,7 +28,7 @@ from cramerl.claims import setting as shared
 from cramerl.claims import verify as verify_claims
 from cramerl.claims.claim import at_most, exactly, printed
 from cramerl.measures import masses_between, with_unit_mass
-from cramerl.report.claims_page import to_html, to_markdown
+from cramerl.reports.claims_page import to_html, to_markdown
 
 HOLDS, CORRECTED, FALSE = "holds", "holds with a correction", "false"
 VERDICTS = {

@@ -2,16 +2,34 @@
 
 import importlib.util
 import json
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
-from commands import python, refused, run
+from commands import FROM_A_TERMINAL, python, refused, run
 from study_runs import write_run
 from tiny import SMALL, TINY
 
 from cramerl.cli.train import describe_run
-from cramerl.runs.config import SETTINGS
+from cramerl.runs.config import ALIASES, SETTINGS, TrainConfig
+from cramerl.runs.parsing import parse_setting
 from cramerl.runs.trainer import Run
+
+# Runs a command until it imports JAX.
+SAID_BEFORE_JAX = """
+import sys
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jax":
+            sys.exit("jax was not imported before")
+from cramerl.cli.main import main
+import importlib.util
+importlib.util.find_spec = lambda name: sys
+sys.meta_path.insert(0, Stop())
+main(sys.argv[1:])
+"""
 
 
 def test_training_writes_a_run_and_says_what_to_do_with_it(trained):
@@ -48,12 +66,33 @@ def test_a_sentence_of_ours_has_no_note_of_jax_behind_it(tmp_path):
 
 def test_piped_progress_is_plain_lines(trained):
     lines = trained[1].stderr.splitlines()
-    assert "CartPole-v1 (gymnax, preset smoke): 600 steps, 4 environments, into " in lines[0]
-    assert lines[1] == "step 0/600"
+    assert lines[0] == "training s51 on CartPole-v1; loading ..."
+    assert "CartPole-v1 (gymnax, preset smoke): 600 steps, 4 environments, into " in lines[1]
+    assert lines[2] == "step 0/600"
     assert lines[-1].startswith("step 600/600  ")
     for word in ("steps/s", "return ", "loss ", "mass "):
         assert word in lines[-1]
     assert "\033" not in trained[1].stderr
+
+
+def test_ctrl_c_while_libraries_are_loaded_leaves_nothing(tmp_path):
+    command = [sys.executable, "-c", FROM_A_TERMINAL, "train", "s51", "CartPole-v1", *TINY, "--out", tmp_path / "run"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "training s51 on CartPole-v1; loading ...\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        words = process.communicate(timeout=60)[1]
+    assert (process.returncode, words) == (130, "\ncramerl: stopped before training started\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_games_of_one_name_are_told_apart(tmp_path):
+    words = python("-c", SAID_BEFORE_JAX, "train", "s51", "Breakout", "--out", tmp_path / "run").stderr
+    assert words.startswith(
+        "training s51 on Breakout (Atari's game; Breakout-MinAtar is a small one of the same name);"
+    )
+    assert "jax was not imported before" in words
 
 
 def test_a_loss_that_is_not_finite(tmp_path):
@@ -97,7 +136,18 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
             "cramerl: mean_weight is a setting of s51, u51 and would be ignored by dqn: leave it out",
         ),
         (["s51", "CartPole-v1", "--network", "resnet"], "network must be one of auto, nature"),
-        (["s51", "CartPole-v1", "--batchsize", "3"], "--batchsize 3; did you mean --batch-size?"),
+        (
+            ["s51", "CartPole-v1", "--batchsize", "3"],
+            "--batchsize 3; did you mean --batch-size? (transitions per update)",
+        ),
+        (["s51", "CartPole-v1", "--batch", "3"], "--batch 3; did you mean --batch-size?"),
+        (["s51", "CartPole-v1", "--epsilon=0.1"], "--epsilon=0.1; did you mean --exploration-final? (epsilon of"),
+        (["s51", "CartPole-v1", "--target-update", "9"], "did you mean --target-period-steps?"),
+        (["s51", "CartPole-v1", "--device", "cpu"], "the environment variable JAX_PLATFORMS, such as cpu, chooses"),
+        (["s51", "CartPole-v1", "--step", "9"], "--step 9; did you mean --steps?"),
+        (["CartPole-v1", "s51"], "agent must come before env, got agent 'CartPole-v1' and env 's51'"),
+        (["s51", "Cartpole"], "got 'Cartpole'; did you mean 'CartPole-v1'?"),
+        (["s51", "lunarlander-v2"], "did you mean 'LunarLander-v3'?"),
         (["s51", "CartPole-v1", "--preset", "smoke", "--config", "x.json"], "not allowed with argument"),
         (
             ["s51", "CartPole-v1", "--config", "x.json"],
@@ -115,10 +165,14 @@ def test_bad_input(arguments, sentence, tmp_path):
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    result = run("train", "s51", "CartPole-v1", *TINY, "--out", str(tmp_path))
-    assert result.returncode == 2
-    assert f"out must be a new or empty folder, {tmp_path} exists and is not empty" in result.stderr
+    result = python("-c", SAID_BEFORE_JAX, "train", "s51", "CartPole-v1", *TINY, "--out", tmp_path)
+    sentence = (
+        f"cramerl: out must be a new or empty folder, {tmp_path} exists and is not empty; choose another, or remove it"
+    )
+    assert result.stderr == f"{sentence}\n"  # before JAX is imported
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    written = write_run(tmp_path / "a run", "s51")
+    assert f"to continue its run: cramerl resume '{written}'" in refused("train", "s51", "pong", "--out", written)
 
 
 @pytest.mark.parametrize("library", ["jax", "ale_py", "safetensors"])
@@ -127,6 +181,27 @@ def test_a_missing_extra_is_named(library, tmp_path, monkeypatch):
     words = refused("train", "s51", "CartPole-v1", "--out", tmp_path / "out")
     assert f"{library} is not installed; install it with: pip install 'cramerl[deep]'" in words
     assert not (tmp_path / "out").exists()
+
+
+def test_names_and_flags_of_others_are_understood(tmp_path):
+    flags = ["--lr", "1e-3", "--gamma", "0.9", "--total-timesteps", "1e4", "--atoms", "11", "--wandb"]
+    config = json.loads(run("train", "QR-DQN", "breakout-minatar", *flags, "--print-config").stdout)
+    ours = ["--learning-rate", "1e-3", "--discount", "0.9", "--steps", "1e4", "--num-atoms", "11", "--track", "wandb"]
+    assert config == json.loads(run("train", "qr", "Breakout-MinAtar", *ours, "--print-config").stdout)
+    assert (config["agent"], config["env"], config["track"]) == ("qr", "Breakout-MinAtar", "wandb")
+    for alias, name in ALIASES.items():
+        value = next(v for v in ("2", "0.5", "20000", "adam", "after") if _accepts(name, v))
+        wide = ["--v-max", "9"] if name == "v_min" else ["--v-min", "-9"] if name == "v_max" else []
+        words = ["train", "s51", "CartPole-v1", f"--{alias.replace('_', '-')}", value, *wide, "--print-config"]
+        assert json.loads(run(*words).stdout)[name] == parse_setting(name, value), alias
+
+
+def _accepts(name: str, text: str) -> bool:
+    try:
+        TrainConfig(**{"v_min": -9.0, "v_max": 9.0, name: parse_setting(name, text)})
+    except ValueError:
+        return False
+    return True
 
 
 def test_settings_printed_are_settings_read(tmp_path):
@@ -162,8 +237,35 @@ def test_settings_printed_are_settings_read(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
 
 
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_help_shows_the_settings_that_people_change(command):
+    words = run(command, "--help").stdout
+    flags = {name: f"\n  --{name.replace('_', '-')} " in words for name in SETTINGS}
+    other = {"agent", "env", "preset", "seed"}
+    assert {name for name, shown in flags.items() if shown} - other == {
+        name for name, setting in SETTINGS.items() if setting.common
+    } - other
+    assert "--help-all" in words
+    assert "--lr" not in words
+
+
+def test_help_of_an_agent_in_an_environment_shows_their_values():
+    words = " ".join(run("train", "U51", "cartpole-v1", "--steps", "1e4", "--seed", "3-5", "--help").stdout.split())
+    assert "agent steps of the whole run (here: 10000)" in words
+    assert (
+        "step size of the optimiser; several, separated by commas, train at once (gymnax only) (here: 0.001)" in words
+    )
+    assert "(here: 3,4,5)" in words
+    assert "widened while learning (here: none)" in words
+    every = run("train", "dqn", "CartPole-v1", "--help-all").stdout
+    assert "\n  --dqn-loss " in every
+    for unused in ("num-atoms", "mass-penalty", "sticky"):
+        assert f"\n  --{unused} " not in every
+    assert "agent must be one of dqn" in refused("train", "s52", "CartPole-v1", "--help")
+
+
 def test_help_explains_every_setting():
-    words = run("train", "--help").stdout
+    words = run("train", "--help-all").stdout
     flat = " ".join(words.split())
     for name, setting in SETTINGS.items():
         if name not in ("agent", "env"):
@@ -185,7 +287,11 @@ import cramerl
 cramerl.TrainConfig, cramerl.preset
 print(status, [m for m in {heavy} if m in sys.modules], file=sys.stderr)
 """
-    for arguments in (["train", "--help"], ["train", "s51", "pong", "--print-config"]):
+    for arguments in (
+        ["train", "--help"],
+        ["train", "u51", "CartPole-v1", "--help-all"],
+        ["train", "s51", "pong", "--print-config"],
+    ):
         assert python("-c", code, *arguments).stderr == "0 []\n"
 
 

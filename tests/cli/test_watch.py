@@ -17,6 +17,9 @@ from commands import FROM_A_TERMINAL, refused, run
 from lenient import lenient
 from untrained import small_config, write_untrained
 
+import cramerl
+from cramerl.runs.trainer import Run
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
@@ -53,13 +56,22 @@ def test_the_same_seed_gives_the_same_page(runs, tmp_path):
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
+def test_a_page_from_python_is_that_of_the_command(runs, tmp_path, lenient_jax):
+    made = cramerl.watch(runs / "s51", tmp_path / "a.html", max_steps=15, epsilon=0.3)
+    assert run("watch", runs / "s51", "--max-steps", "15", "--epsilon", "0.3", "--out", tmp_path / "b.html").stdout
+    assert made.read_bytes() == (tmp_path / "b.html").read_bytes()
+    trained = [Run(runs / name, 0, False, []) for name in ("s51", "qr")]
+    both = cramerl.watch(trained, tmp_path / "c.html", max_steps=3, highlight="disagreement")
+    assert "s51 and qr on CartPole-v1" in both.read_text()
+
+
 def test_a_recording_is_what_the_agent_says(runs, lenient_jax):
     from cramerl.deep.agent import play_episodes
     from cramerl.measures import clipped_mass
     from cramerl.runs.agents import load_agent
     from cramerl.runs.build import make_envs
     from cramerl.runs.folder import load_config
-    from cramerl.watch.play import load_watched, record
+    from cramerl.watching.play import load_watched, record
 
     agent, seen = load_agent(runs / "s51"), []
     envs = make_envs(load_config(runs / "s51"), 1)
@@ -181,7 +193,7 @@ def test_records_that_are_broken_are_a_sentence(runs, tmp_path):
 
 def test_runs_of_a_group_are_watched_by_their_lanes(runs, tmp_path):
     from cramerl.runs.agents import load_agent
-    from cramerl.watch.play import load_watched
+    from cramerl.watching.play import load_watched
 
     group = runs / "group"
     with lenient():
@@ -236,7 +248,7 @@ def test_a_port_in_use_is_refused_before_anything_is_loaded(runs):
 
 
 def test_several_agents_of_one_kind_go_by_their_folders(runs):
-    from cramerl.watch.play import load_watched
+    from cramerl.watching.play import load_watched
 
     with lenient():
         names = [one.name for one in load_watched([runs / "s51", runs / "s51", runs / "qr"])]

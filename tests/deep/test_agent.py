@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import xml.etree.ElementTree as ET
 
 import jax
 import numpy as np
@@ -36,7 +37,7 @@ def settings(**changes):
 
 def train(folder, seeds=(0,), **changes):
     with lenient():
-        return cramerl.train(RunGroup.of(settings(**changes), seed=seeds), folder)
+        return cramerl.train(RunGroup.of(settings(**changes), seed=seeds), out=folder)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +93,16 @@ def test_what_an_agent_thinks(name, rng):
     np.testing.assert_array_equal(outputs, agent.outputs(observations.tolist()))
     one = agent.values(observations[2:3])
     np.testing.assert_allclose(one, values[2:3], rtol=1e-5, atol=1e-6)
+
+
+def test_agents_and_their_distributions_print_one_line(rng):
+    agent = small_agent("s51")
+    assert repr(agent) == "Agent(S51 on Toy, 3 actions)"
+    found = agent.distributions(rng.normal(size=(7, 4)).astype(np.float32))
+    low, high = agent.support.v_min, agent.support.v_max
+    assert repr(found) == f"Distributions(7 observations x 3 actions x 5 atoms, from {low:.4g} to {high:.4g})"
+    page = ET.fromstring(f"<div>{found._repr_html_()}</div>")
+    assert len(list(page.iter("{http://www.w3.org/2000/svg}svg"))) == 4 * 3
 
 
 def test_observations_of_another_shape():

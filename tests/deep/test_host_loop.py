@@ -101,6 +101,21 @@ def test_the_spread_of_the_work_changes_nothing(plain, groups, thread, on_host):
     np.testing.assert_allclose(after.info.loss / after.blocks, before.info.loss / before.blocks, rtol=1e-4)
 
 
+def test_timing_the_updates_changes_nothing(plain):
+    loop = make(1, thread=False)
+    advance = loop.advance
+
+    def timed(num_blocks: int, stop: Any = None) -> int:
+        first = advance(5) if num_blocks > 5 else 0
+        assert loop.time_updates() > 0  # before the first update, and between updates
+        return first + advance(num_blocks - first, stop)
+
+    loop.advance = timed
+    other = run(loop, [20, 11])
+    for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_frames_on_the_host_are_not_overwritten_before_they_are_read(monkeypatch):
     """Four rows a block and a full ring: a block replaces frames that its updates read, slowly, in a thread."""
     read = HostFrames.read

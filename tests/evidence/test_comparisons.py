@@ -6,7 +6,7 @@ import numpy as np
 from study_runs import column, summary_of, tables_of, write_run
 
 from cramerl.evidence.curves import area_under_curve, read_curves
-from cramerl.report.tables import number
+from cramerl.reports.tables import number
 
 GAMES = ("Asterix-MinAtar", "Breakout-MinAtar")
 LEVELS = {"dqn": 10.0, "c51": 11.0, "s51": 8.0, "u51": 12.0}

@@ -10,7 +10,7 @@ from cramerl.evidence.curves import final_score, read_curves
 from cramerl.evidence.scores import Series
 from cramerl.evidence.statistics import bootstrap_interval
 from cramerl.evidence.summary import Scoring, summarise
-from cramerl.report.tables import number
+from cramerl.reports.tables import number
 
 GAME = "Breakout-MinAtar"
 

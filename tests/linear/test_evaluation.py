@@ -1,6 +1,7 @@
 """The fixed point against independent solutions: a dense Kronecker solve, a long dense iteration, and LSTD."""
 
 import warnings
+import xml.etree.ElementTree as ET
 
 import mpmath
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from oracles_linear import dense_outcomes, random_process
 from scipy import sparse
 
+import cramerl
 from cramerl import Support, backup_matrix
 from cramerl.linear import (
     MarkovRewardProcess,
@@ -19,6 +21,7 @@ from cramerl.linear import (
     projected_bellman_iterates,
     random_features,
     rbf,
+    suggest_support,
     tabular,
     with_bias,
 )
@@ -335,3 +338,15 @@ def test_features():
     assert rbf(np.random.default_rng(0).random((7, 2)), 3).shape == (7, 9)
     np.testing.assert_array_equal(random_features(4, 2, 1), random_features(4, 2, 1))
     np.testing.assert_array_equal(with_bias([[2.0], [3.0]]), [[1, 2], [1, 3]])
+
+
+def test_an_evaluation_prints_one_line_and_notebooks_show_a_table():
+    process = examples.queue()
+    found = cramerl.evaluate(process, fourier(np.arange(process.num_states), 5))
+    assert found.support == suggest_support(process)
+    assert repr(found).startswith(f"Evaluation({process.num_states} states, 6 features, Support.uniform(")
+    assert "\n" not in repr(found)
+    page = ET.fromstring(f"<div>{found._repr_html_()}</div>")
+    shown = [row.find("td").text for row in page.iter("tr") if row.find("td") is not None]
+    assert shown == [str(x) for x in found.problem.most_visited(10)]
+    assert len(list(page.iter("{http://www.w3.org/2000/svg}svg"))) == len(shown)

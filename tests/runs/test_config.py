@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cramerl.runs.config import AGENTS, DEFAULTS, SETTINGS, TrainConfig, parse_setting, parse_settings, setting_types
+from cramerl.runs.config import AGENTS, DEFAULTS, SETTINGS, TrainConfig, setting_types
+from cramerl.runs.parsing import parse_setting, parse_settings
 from cramerl.runs.presets import PRESETS, default_preset, preset
 
 FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
@@ -447,3 +448,27 @@ def test_several_values():
     assert parse_settings("initial_weights", "a,b") == ["a,b"]
     with pytest.raises(ValueError, match="normalisation must be one of after, before, got 'never'"):
         parse_settings("normalisation", "after,never")
+
+
+@pytest.mark.parametrize("name", [*PRESETS, None])
+def test_what_a_config_prints_makes_it_again(name):
+    for agent in AGENTS:
+        for changes in ({}, {"seed": 3, "hidden_units": (5, 6), "n_step": 2}):
+            config = preset(name, agent, "pong", **changes)
+            assert "\n" not in repr(config)
+            assert eval(repr(config)) == config
+    free = TrainConfig(agent="u51", env="CartPole-v1", v_min=0.0, v_max=1.0)
+    assert repr(free) == "TrainConfig(agent='u51', env='CartPole-v1', v_min=0.0, v_max=1.0)"
+    assert eval(repr(free)) == free
+
+
+def test_agents_are_known_by_the_names_of_their_papers():
+    for written, name in {"S51": "s51", "QR-DQN": "qr", "qrdqn": "qr", "HL-Gauss": "hl_gauss", "C51": "c51"}.items():
+        assert preset("smoke", written, "CartPole-v1").agent == TrainConfig(agent=written).agent == name
+    with pytest.raises(ValueError, match=r"^agent must be one of .*, got 'ppo'$"):
+        preset("smoke", "ppo", "CartPole-v1")
+
+
+def test_no_word_means_two_settings():
+    words = [word for name, setting in SETTINGS.items() for word in (name, *setting.aliases, *setting.near)]
+    assert len(words) == len(set(words))

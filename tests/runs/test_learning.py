@@ -22,7 +22,7 @@ def stop(status):
     lines = (folder / "metrics.jsonl").read_text().splitlines() if status.row else ()
     if any(json.loads(line).get("eval/episodic_return", 0) >= enough for line in lines):
         sys.exit()
-cramerl.train(config, folder, on_progress=stop)
+cramerl.train(config, out=folder, on_progress=stop)
 """
 
 

@@ -74,7 +74,7 @@ def config(**changes):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        return cramerl.train(config(), tmp_path_factory.mktemp("runs") / "run").folder
+        return cramerl.train(config(), out=tmp_path_factory.mktemp("runs") / "run").folder
 
 
 def test_tensorboard_holds_what_the_log_holds(run):
@@ -177,7 +177,7 @@ def test_a_tracker_that_is_not_installed_is_named_before_anything_is_made(librar
         pytest.skip(f"{library} is installed")
     words = rf"{library} is not installed; install it with: pip install 'cramerl\[{library}\]'"
     with pytest.raises(ValueError, match=words):
-        cramerl.train(config(track=library), tmp_path / "run")
+        cramerl.train(config(track=library), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match=words):
         Tracker(library, "run", as_group(config()))

@@ -1,6 +1,11 @@
 """The display of a training's progress: plain lines, or live in a terminal."""
 
 import io
+import subprocess
+import sys
+
+import pytest
+from commands import python
 
 from cramerl.runs.progress import progress_display
 from cramerl.runs.trainer import Status
@@ -87,3 +92,27 @@ def test_a_report_from_a_signal_handler_within_a_report(tmp_path):
             report(learning(1))
     assert "stopping" in (tmp_path / "words").read_text()
     assert (tmp_path / "words").read_text().count("loss") == 1
+
+
+def test_a_notebook_overwrites_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    out = io.StringIO()
+    with progress_display(out, clock=lambda: 0.0) as report:
+        report(Status(0, 20, 1, 0.0, None, "a message that is longer than the line before"))
+        report(Status(10, 20, 1, 5.0, row(10, losses_loss=1.0)))
+        report(Status(20, 20, 1, 5.0, row(20), "the end"))
+    parts = out.getvalue().split("\r")
+    assert [part.rstrip(" ") for part in parts] == [
+        "",
+        "a message that is longer than the line before\n",
+        "step 0/20",
+        "step 10/20  5 steps/s  loss 1",
+        "the end" + " " * 22 + "\n",
+        "step 20/20  5 steps/s  loss 1\n",
+    ]
+
+
+@pytest.mark.parametrize(("flags", "shown"), [([], False), (["-i"], True)])
+def test_progress_is_shown_to_people(flags, shown):
+    code = "from cramerl.runs.progress import is_interactive; print(is_interactive())"
+    assert python(*flags, "-c", code, stdin=subprocess.DEVNULL).stdout == f"{shown}\n"

@@ -82,7 +82,7 @@ def settings(name: str, **changes: Any) -> RunGroup:
 
 def train(config: RunGroup, folder: Path, on_progress: Callable[[Status], None] | None = None) -> Run:
     with lenient():
-        return cramerl.train(config, folder, on_progress=on_progress)
+        return cramerl.train(config, out=folder, on_progress=on_progress)
 
 
 def resume(folder: Path, steps: int | None = None, on_progress: Callable[[Status], None] | None = None) -> Run:
@@ -211,7 +211,7 @@ if (folder / "config.json").exists():
     run = cramerl.resume(folder, on_progress=on_progress)
 else:
     shutil.rmtree(folder, ignore_errors=True)
-    run = cramerl.train(RunGroup.from_json(json.loads(settings)), folder, on_progress=on_progress)
+    run = cramerl.train(RunGroup.from_json(json.loads(settings)), out=folder, on_progress=on_progress)
 assert run.finished
 """
 # Calls in a checkpoint: log, shard, its folder, state, manifest, their folder, the folder of all; the first makes two.

@@ -186,7 +186,7 @@ def test_killed_stopped_and_continued_is_as_if_nothing_had_happened(sweep_comman
 
     assert sweep_command(out, *HOST) == 0
     (run,) = find_runs(out)
-    train(run.group, tmp_path / "whole" / run.folder)
+    train(run.group, out=tmp_path / "whole" / run.folder)
     assert metrics(out) == metrics(tmp_path / "whole")
 
 

@@ -52,7 +52,7 @@ def whole(tmp_path_factory):
     with lenient():
         for seed, folder in enumerate(JOBS):
             settings = SETTINGS | {"hidden_units": (8,), "seed": seed}
-            train(preset("smoke", "dqn", "gym:CartPole-v1", **settings), out / folder)
+            train(preset("smoke", "dqn", "gym:CartPole-v1", **settings), out=out / folder)
     return records(out)
 
 

@@ -21,7 +21,7 @@ def render(package: str, template: str, **values: Any) -> str:
     - ``{{ value | tojson }}`` writes compact JSON that is safe inside a ``<script>`` element.
 
     Args:
-        package: the package that holds the template, such as "cramerl.report".
+        package: the package that holds the template, such as "cramerl.reports".
         template: its file name.
         values: what the template refers to; a name that is missing raises `jinja2.UndefinedError`.
     """

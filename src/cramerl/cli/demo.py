@@ -100,7 +100,7 @@ def _train_agent(agent: str, steps: int, folder: Path, on_progress: OnProgress) 
     changes = {"steps": steps, "exploration_decay_steps": max(1, steps // 3), "learning_rate": _RATES[agent]}
     config = preset("minatar", agent, "Breakout-MinAtar", **changes)
     if not (folder / CONFIG).exists():
-        return train(config, folder, on_progress=on_progress)
+        return train(config, out=folder, on_progress=on_progress)
     if RunFolder.open(folder).group.first != config:
         raise ValueError(f"{folder} holds a run with other settings: remove it, or choose another --out")
     return resume(folder, on_progress=on_progress)

@@ -7,7 +7,6 @@ work and returns the exit status. Only the module of the command that was asked 
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import io
 import os
@@ -31,6 +30,9 @@ COMMANDS = {
     "watch": "see what an agent predicts while it plays: page, video, picture, live",
 }
 
+WITH_SETTINGS = ("train", "sweep")
+"""The commands with a flag for every setting, whose help comes with these flags (`cramerl.cli.settings`)."""
+
 EXAMPLES = """\
 examples:
   cramerl demo                             what it does, in a few seconds: tables and pictures
@@ -45,7 +47,7 @@ examples:
   cramerl watch runs/RUN                   what it predicts while it plays, as a page to scrub through
 
 exit status: 0 done; 1 a claim did not come out as expected, or a loss was not finite; 2 bad input (a sentence says
-what is allowed); 130 stopped by Ctrl-C
+what is allowed); 130 stopped by Ctrl-C, 143 by SIGTERM, 141 by a reader who closed the output
 """
 
 
@@ -57,8 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show é still gets its table
-    options = _parse(sys.argv[1:] if arguments is None else list(arguments))
-    return exit_status(lambda: options.run(options))
+    return exit_status(lambda: _run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def _run(arguments: list[str]) -> int:
+    options = _parse(arguments)
+    return options.run(options)
 
 
 def exit_status(work: Callable[[], int]) -> int:
@@ -99,9 +105,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = make_parser(next((word for word in arguments if not word.startswith("-")), None))
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        near = difflib.get_close_matches(unknown[0].partition("=")[0], options.flags, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        from cramerl.cli.settings import explain_flag
+
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{explain_flag(unknown[0], options.flags)}")
     return options
 
 
@@ -112,6 +118,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
         description="Distributional reinforcement learning built on the Cramér distance.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"cramerl {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -120,10 +127,12 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
             name,
             help=help_line,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            add_help=name not in WITH_SETTINGS,
             allow_abbrev=False,  # a new flag must not change what an old script means
         )
         if name == command:
             module = importlib.import_module(f"cramerl.cli.{name}")
             module.configure(subparser)
-            subparser.set_defaults(run=module.run, flags=list(subparser._option_string_actions))
+            flags = list(subparser._option_string_actions)
+            subparser.set_defaults(run=module.run, parser=subparser, flags=flags)
     return parser

@@ -58,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
     require_library("matplotlib", "jinja2")
     from cramerl.claims.table import summary, to_json
     from cramerl.evidence.summary import Scoring
-    from cramerl.report.build import PAGE, make_report
-    from cramerl.report.page import to_text
+    from cramerl.reports.build import PAGE, make_report
+    from cramerl.reports.page import to_text
 
     scoring = Scoring(
         tail=options.tail,
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 def write_demo_report(out: Path) -> Path:
     """Write the page of a demonstration: its runs, its process and the paper's claims. An earlier one is replaced."""
-    from cramerl.report.build import PAGE, make_report
+    from cramerl.reports.build import PAGE, make_report
 
     make_report([out], out / "report", claims=_verify(), on_progress=show_progress)
     return out / "report" / PAGE

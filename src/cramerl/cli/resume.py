@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 
 from cramerl.cli.flags import require_deep_libraries
-from cramerl.cli.train import train_with_progress
-from cramerl.runs.config import parse_setting
+from cramerl.cli.train import describe_subject, first_words, train_with_progress
 from cramerl.runs.folder import load_config
 from cramerl.runs.loggers import require_loggers
+from cramerl.runs.parsing import parse_setting
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(options.folder)
     require_deep_libraries()
     require_loggers(config)
-    from cramerl.runs.training import resume
+    with first_words(f"resuming {options.folder}: {describe_subject(config)}") as begun:
+        from cramerl.runs.training import resume
 
-    return train_with_progress(lambda on_progress: resume(options.folder, steps, on_progress=on_progress))
+        return train_with_progress(lambda on_progress: resume(options.folder, steps, on_progress=on_progress), begun)

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,11 @@ from cramerl._extras import require_library
 from cramerl._ray import connect
 from cramerl.cli.flags import given_flags, integer_from, number_in, require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
-from cramerl.runs.config import parse_seeds, parse_setting, parse_settings, setting_types
+from cramerl.deep.envs.names import env_name
+from cramerl.runs.config import setting_types
+from cramerl.runs.parsing import parse_seeds, parse_setting, parse_settings
 from cramerl.runs.presets import preset
+from cramerl.runs.setting import agent_name
 from cramerl.runs.stop_signals import collect_stop_signals
 from cramerl.sweep.choose import Choice, best_of, describe
 from cramerl.sweep.display import sweep_display
@@ -44,6 +47,7 @@ compiled program and the folder OUT/ENV/...; elsewhere every run has its own pro
 
 The same command again does what is missing: finished jobs are left alone, stopped ones resumed, and new seeds, agents,
 environments or values added; a larger --steps makes jobs longer. A setting that only some agents use is given to those.
+The settings below are those that people often change; --help-all shows every one.
 """
 
 EXAMPLES = """\
@@ -200,7 +204,8 @@ def read_sweep(options: argparse.Namespace) -> tuple[Sweep, Space, list[Choice]]
     values = {name: parse_settings(name, text) for name, text in texts.items() if name not in ranges}
     axes = {name: tuple(several) for name, several in values.items() if len(several) > 1}
     changes = {name: several[0] for name, several in values.items() if len(several) == 1}
-    agents, envs, seeds = _names(options.agents, "agents"), _names(options.envs, "envs"), parse_seeds(options.seeds)
+    agents, envs = _names(options.agents, "agents", agent_name), _names(options.envs, "envs", env_name)
+    seeds = parse_seeds(options.seeds)
     for agent in agents:
         preset(options.preset, agent, envs[0])  # a wrong name is an error before another folder is read
     space: Space = {}
@@ -238,8 +243,8 @@ def parse_range(name: str, text: str) -> Range | None:
     return Range(low, high, integer=hint is int)
 
 
-def _names(text: str, name: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+def _names(text: str, name: str, known_as: Callable[[str], str]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(known_as(part.strip()) for part in text.split(",")))
     if not all(names):
         raise ValueError(f"--{name} must be names separated by commas, got {text!r}")
     return names

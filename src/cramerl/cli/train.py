@@ -7,18 +7,23 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cramerl.cli.flags import require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
-from cramerl.runs.config import LANE_SETTINGS, SETTINGS, parse_settings, require_agent_settings
-from cramerl.runs.folder import load_config, load_group, read_object
+from cramerl.deep.envs.names import env_name, sibling
+from cramerl.runs.config import LANE_SETTINGS, SETTINGS, TrainConfig, require_agent_settings
+from cramerl.runs.folder import load_config, load_group, read_object, require_new_folder
 from cramerl.runs.group import RunGroup
 from cramerl.runs.loggers import require_loggers
-from cramerl.runs.presets import PRESETS, preset, require_env_settings
+from cramerl.runs.parsing import parse_settings
+from cramerl.runs.presets import PRESETS, applies, preset, require_env_settings
 from cramerl.runs.progress import progress_display
 from cramerl.runs.scores import tail_score
+from cramerl.runs.setting import agent_name
+from cramerl.runs.stop_signals import leave_on_interrupt
 
 if TYPE_CHECKING:
     from cramerl.runs.trainer import OnProgress, Run, Status
@@ -44,10 +49,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     presets = "\n".join(f"  {name:<12}{text}" for name, text in PRESETS.items())
     parser.usage = "cramerl train AGENT ENV [--preset NAME | --config FILE] [--out FOLDER] [--SETTING VALUE ...]"
     parser.description = (
-        "Train an agent. Every setting has a flag; a setting that is not given comes from the preset, which by default "
-        "is the one\nthat fits the environment: --print-config shows the result. Steps are the agent's decisions, "
-        "summed over all parallel\nenvironments. A switch such as --double-q is turned off by --no-double-q. A setting "
-        "that the agent or the environment\ndoes not use, such as --mass-penalty for dqn, is refused."
+        "Train an agent. Every setting has a flag; a setting that is not given comes from the preset, which by\n"
+        "default is the one that fits the environment. Below are the settings that people often change:\n"
+        "cramerl train --help-all shows all of them, and cramerl train AGENT ENV --help (or --help-all) those\n"
+        "of the agent in the environment, with their values. Steps are the agent's decisions, summed over all\n"
+        "parallel environments. A switch such as --double-q is turned off by --no-double-q. A setting that the\n"
+        "agent or the environment does not use, such as --mass-penalty for dqn, is refused."
         f"\n\npresets:\n{presets}"
     )
     parser.epilog = EXAMPLES
@@ -60,7 +67,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="FOLDER", help="new or empty (default: runs/ENV__AGENT__SEED__TIME)"
     )
     parser.add_argument("--print-config", action="store_true", help="print the settings as JSON and do not train")
-    add_setting_flags(parser, _NAMED)
+    add_setting_flags(parser, _NAMED, _values)
+
+
+def _values(options: argparse.Namespace) -> dict[str, Any] | None:
+    """The settings that the command line asks for, as far as agent and environment use them."""
+    if options.agent is None or options.env is None:
+        return None
+    group = read_settings(options)
+    config = group.first
+    values = config.to_json() | {name: group.values(name) for name in LANE_SETTINGS}
+    return {name: value for name, value in values.items() if applies(name, config.agent, config.env)}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,11 +86,29 @@ def run(options: argparse.Namespace) -> int:
     if options.print_config:
         print(json.dumps(group.to_json(), indent=2))
         return 0
+    if options.out is not None:
+        require_new_folder(options.out)
     require_deep_libraries()
     require_loggers(group.first)
-    from cramerl.runs.training import train
+    with first_words(f"training {describe_subject(group.first)}") as begun:
+        from cramerl.runs.training import train
 
-    return train_with_progress(lambda on_progress: train(group, options.out, on_progress=on_progress))
+        return train_with_progress(lambda on_progress: train(group, out=options.out, on_progress=on_progress), begun)
+
+
+def describe_subject(config: TrainConfig) -> str:
+    """The agent and the environment of a run; if two games have the environment's name, which one it is."""
+    small = sibling(config.env)
+    which = f" (Atari's game; {small} is a small one of the same name)" if small else ""
+    return f"{config.agent} on {config.env}{which}"
+
+
+@contextmanager
+def first_words(text: str) -> Iterator[Callable[[], None]]:
+    """Say what is about to be done while libraries are loaded; until training starts, Ctrl-C ends the process."""
+    print(f"{text}; loading ...", file=sys.stderr, flush=True)
+    with leave_on_interrupt("cramerl: stopped before training started") as begun:
+        yield begun
 
 
 def read_settings(options: argparse.Namespace) -> RunGroup:
@@ -88,7 +123,7 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
     changes = {name: several[0] for name, several in values.items() if name not in LANE_SETTINGS}
     lanes = {name: several for name, several in values.items() if name in LANE_SETTINGS}
     if options.config is None:
-        require_agent_settings(lanes, [options.agent])
+        require_agent_settings(lanes, [agent_name(options.agent)])
         return RunGroup.of(preset(options.preset, options.agent, options.env, **changes), **lanes)
     try:
         group = read_object(options.config, RunGroup.from_json)
@@ -96,20 +131,25 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
         raise ValueError(
             f"--config must be a file of settings, {options.config} cannot be read: {error.strerror}"
         ) from error
-    if group.first.agent != options.agent:
+    if group.first.agent != agent_name(options.agent):
         raise ValueError(
             f"AGENT must be {group.first.agent}, as in {options.config}, got {options.agent}: the file's learning rate "
             "and other settings were chosen for its agent; start from a preset instead"
         )
     require_agent_settings(values, [group.first.agent])
-    require_env_settings(values, [options.env])
+    require_env_settings(values, [env_name(options.env)])
     changed = group.replace(env=options.env, **changes)
     configs = [config for one in changed.configs for config in RunGroup.of(one, **lanes).configs]
     return RunGroup(tuple(dict.fromkeys(configs)))
 
 
-def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
-    """Train with a progress display, then print what there is now and what to do with it."""
+def train_with_progress(work: Callable[[OnProgress], Run], begun: Callable[[], None] = lambda: None) -> int:
+    """Train with a progress display, then print what there is now and what to do with it.
+
+    Args:
+        work: trains, and calls what it is given with the progress.
+        begun: called when training starts.
+    """
     from cramerl.runs.trainer import Diverged
 
     steps: list[int] = []
@@ -117,6 +157,7 @@ def train_with_progress(work: Callable[[OnProgress], Run]) -> int:
         with progress_display(sys.stderr) as show:
 
             def on_progress(status: Status) -> None:
+                begun()
                 steps.append(status.step)
                 show(status)
 

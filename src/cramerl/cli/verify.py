@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     show_progress("")
     wanted = [(options.json, json.dumps(claims.to_json(found), indent=2))]
     if options.html or options.markdown:
-        from cramerl.report.claims_page import to_html, to_markdown
+        from cramerl.reports.claims_page import to_html, to_markdown
 
         wanted += [(options.html, to_html(found)), (options.markdown, to_markdown(found))]
     printed = [text for place, text in wanted if place == "-"]

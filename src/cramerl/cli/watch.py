@@ -11,8 +11,8 @@ from cramerl._extras import require_library
 from cramerl._files import require_writable
 from cramerl.cli.flags import given_flags, integer_from, probability, require_deep_libraries, show_progress
 from cramerl.runs.folder import EXPORTED_WEIGHTS, load_config
-from cramerl.watch import page, phenomena, picture, video
-from cramerl.watch.recording import Recording, is_evaluation, read_evaluation
+from cramerl.watching import page, phenomena, picture, video
+from cramerl.watching.recording import Recording, is_evaluation, read_evaluation
 
 _PAGES = (".html", ".htm")
 _DEFAULTS = {"episodes": 1, "seed": 0, "fps": 15, "port": 8051}
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     if options.serve:
         return _serve(options)
     _check_outputs(options)
-    from cramerl.watch.play import load_watched, record
+    from cramerl.watching.play import load_watched, record
 
     show_progress("loading ...")
     settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps")}
@@ -180,8 +180,8 @@ def _write(options: argparse.Namespace, recording: Recording) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from cramerl.watch import serve
-    from cramerl.watch.play import Player, load_watched
+    from cramerl.watching import serve
+    from cramerl.watching.play import Player, load_watched
 
     with serve.LiveServer(options.port) as server:
         show_progress("loading ...")

@@ -5,17 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cramerl import _svg
 from cramerl.deep.envs.base import EnvSpec, FrameStack, HostEnvs, Step
 from cramerl.deep.heads import Head
 from cramerl.deep.learner import in_returns
 from cramerl.deep.networks import Network, Params
 from cramerl.supports import Support
+
+_MOST_SHOWN = 4  # observations, in a notebook
+
+
+class Distributions(NamedTuple):
+    """Return distributions, one for each of N observations and A actions: ``atoms, masses = distributions``.
+
+    Attributes:
+        atoms: (K,), or (N, A, K) if every distribution has its own.
+        masses: (N, A, K).
+    """
+
+    atoms: np.ndarray
+    masses: np.ndarray
+
+    def __repr__(self) -> str:
+        number, actions, size = self.masses.shape
+        ends = f"from {self.atoms.min():.4g} to {self.atoms.max():.4g}" if self.atoms.size else "none"
+        return f"Distributions({number} observations x {actions} actions x {size} atoms, {ends})"
+
+    def _repr_html_(self) -> str:
+        """A table of drawings: a row for each of the first observations, a column for each action."""
+        atoms = np.broadcast_to(self.atoms, self.masses.shape)
+        number, actions, _ = self.masses.shape
+        rows = [
+            [str(i), *(_svg.bars(atoms[i, a], self.masses[i, a]) for a in range(actions))]
+            for i in range(min(number, _MOST_SHOWN))
+        ]
+        header = ["observation", *(f"action {a}" for a in range(actions))]
+        return f"<div>{escape(repr(self))}</div>{_svg.table(header, rows)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,10 +84,10 @@ class Agent:
         """Mean return of each action, (N, A)."""
         return np.asarray(in_returns(self.params, self.head.values(jnp.asarray(self.outputs(observations)))))
 
-    def distributions(self, observations: Any) -> tuple[np.ndarray, np.ndarray]:
+    def distributions(self, observations: Any) -> Distributions:
         """Atoms and masses (N, A, K) of the return distribution of each action."""
         atoms, masses = self.head.distribution(jnp.asarray(self.outputs(observations)))
-        return np.asarray(in_returns(self.params, atoms)), np.asarray(masses)
+        return Distributions(np.asarray(in_returns(self.params, atoms)), np.asarray(masses))
 
     def act(self, observations: Any) -> np.ndarray:
         """The best actions, (N,) int32."""

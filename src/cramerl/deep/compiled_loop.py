@@ -199,6 +199,9 @@ class CompiledLoop:
         self.block += num_blocks
         return num_blocks
 
+    def time_updates(self) -> None:
+        """Playing and learning are one program, which writes over what it is given: it cannot run on the side."""
+
     def take_totals(self) -> list[BlockTotals]:
         """See `Loop`."""
         totals, self.totals = self.peek_totals(), self._zero

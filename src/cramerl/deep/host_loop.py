@@ -135,6 +135,19 @@ class HostLoop:
         self._settle()
         return num_blocks
 
+    def time_updates(self) -> float:
+        """See `Loop`. The programs return new arrays, which are thrown away."""
+        self._settle()
+        kept, seconds = (self.state, self._learned), []
+        updates = range(0, self.schedule.updates_per_block, self._program.updates_per_call)
+        for _ in range(3):  # the first time they are compiled
+            start = time.perf_counter()
+            self._start_learning(self.block, self.row, updates)
+            jax.block_until_ready(self.state)
+            seconds.append(time.perf_counter() - start)
+        self.state, self._learned = kept
+        return sum(seconds[1:]) / len(seconds[1:])
+
     def take_totals(self) -> list[BlockTotals]:
         """See `Loop`."""
         totals = self.peek_totals()

@@ -69,6 +69,13 @@ class Loop(Protocol):
         """
         ...
 
+    def time_updates(self) -> float | None:
+        """Seconds that the updates of one block will take, measured without learning anything.
+
+        None where that cannot be measured beforehand. Some rows must have been played.
+        """
+        ...
+
     def end_iteration(self) -> None:
         """Finish the iteration, so that a checkpoint can be written."""
         ...

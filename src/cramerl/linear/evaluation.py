@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cramerl import plots
+from cramerl import _svg, plots
 from cramerl._arrays import Floats
 from cramerl._checks import require_choice, require_count, require_tolerance
 from cramerl.cramer import cramer_distance_sq
@@ -20,12 +21,13 @@ from cramerl.linear.certificates import Certificate, certify_evaluation
 from cramerl.linear.problem import Normalisation, Problem, make_problem
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.linear.solve import METHODS, Method, solve
+from cramerl.linear.support_choice import suggest_support
 from cramerl.linear.systems import LinearSystem, process_system, state_space_system
 from cramerl.measures import cvar, nearest_distribution, quantile
 from cramerl.supports import Support
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """The fixed point of the projected process, and what can be said about it.
 
@@ -42,6 +44,19 @@ class Evaluation:
     residual: float
     iterations: int
     method: str
+
+    def __repr__(self) -> str:
+        size = f"{len(self.problem.features)} states, {self.problem.features.shape[1]} features"
+        solved = f"{self.problem.normalisation}, {self.method}, residual {self.residual:.1e}"
+        return f"Evaluation({size}, {self.support!r}, {solved})"
+
+    def _repr_html_(self) -> str:
+        """A table of the states with the most weight, with drawings of their distributions."""
+        rows = np.atleast_1d(self.problem.most_visited(10))
+        columns = self._columns(rows)
+        columns["distribution"] = [_svg.bars(self.support.atoms, self.problem.masses(self.weights, x)) for x in rows]
+        table = _svg.table(list(columns), list(zip(*columns.values(), strict=True)))
+        return f"<div>{escape(repr(self))}</div>{table}"
 
     @property
     def support(self) -> Support:
@@ -84,17 +99,7 @@ class Evaluation:
             states: which states to show; by default those with the most weight, ten at most.
         """
         rows = np.atleast_1d(np.asarray(self.problem.most_visited(10) if states is None else states))
-        proper = nearest_distribution(self.support, self.problem.masses(self.weights, rows))
-        columns = {
-            "state": [str(x) for x in rows],
-            "weight": [f"{w:.4f}" for w in self.problem.state_distribution[rows]],
-            "mean": [f"{v:.4g}" for v in self.values[rows]],
-            "5%": [f"{q:.4g}" for q in quantile(self.support, proper, 0.05)],
-            "median": [f"{q:.4g}" for q in quantile(self.support, proper, 0.5)],
-            "95%": [f"{q:.4g}" for q in quantile(self.support, proper, 0.95)],
-            "CVaR 10%": [f"{c:.4g}" for c in cvar(self.support, proper, 0.1)],
-            "mass": [f"{m:.4f}" for m in self.total_mass[rows]],
-        }
+        columns = self._columns(rows)
         widths = [max(len(name), *map(len, cells)) for name, cells in columns.items()]
         lines = ["  ".join(name.rjust(w) for name, w in zip(columns, widths, strict=True))]
         for row in zip(*columns.values(), strict=True):
@@ -105,6 +110,20 @@ class Evaluation:
         found = f"{self.method}, {self.iterations} products" if self.method != "direct" else "direct"
         by = f"fixed point ({self.problem.normalisation}) by {found}, residual {self.residual:.1e}"
         return "\n".join([*lines, "", repr(process), by, "", *self.certificate.sentences])
+
+    def _columns(self, rows: np.ndarray) -> dict[str, list[str]]:
+        """Some states in words: a column for each figure."""
+        proper = nearest_distribution(self.support, self.problem.masses(self.weights, rows))
+        return {
+            "state": [str(x) for x in rows],
+            "weight": [f"{w:.4f}" for w in self.problem.state_distribution[rows]],
+            "mean": [f"{v:.4g}" for v in self.values[rows]],
+            "5%": [f"{q:.4g}" for q in quantile(self.support, proper, 0.05)],
+            "median": [f"{q:.4g}" for q in quantile(self.support, proper, 0.5)],
+            "95%": [f"{q:.4g}" for q in quantile(self.support, proper, 0.95)],
+            "CVaR 10%": [f"{c:.4g}" for c in cvar(self.support, proper, 0.1)],
+            "mass": [f"{m:.4f}" for m in self.total_mass[rows]],
+        }
 
     def plot(self, path: str | Path | None = None, states: ArrayLike | None = None) -> Any:
         """Draw the masses of some states (by default up to six with the most weight); returns a matplotlib figure.
@@ -124,7 +143,7 @@ class Evaluation:
 def evaluate(
     process: MarkovRewardProcess,
     features: ArrayLike,
-    support: Support,
+    support: Support | None = None,
     *,
     normalisation: Normalisation = "before",
     state_distribution: ArrayLike | None = None,
@@ -138,7 +157,7 @@ def evaluate(
     Args:
         process: a `MarkovRewardProcess`.
         features: (S, D), linearly independent; kept by the result, not copied.
-        support: K atoms.
+        support: K atoms; None: 51 that `suggest_support` chooses.
         normalisation: how the total mass is kept at one. The guarantees of "before" (normalise, then back up) hold for
             every feature matrix; "after" is the paper's process with its constant corrected; "affine" has unit mass by
             construction, as u + features @ weights. With the constant in the span of the features all three agree.
@@ -156,6 +175,7 @@ def evaluate(
     """
     require_choice("method", method, METHODS)
     tol = require_tolerance(tol)
+    support = suggest_support(process) if support is None else support
     problem = make_problem(process, features, support, normalisation, state_distribution)
     system = process_system(problem)
     found = solve(system, method, tol, process.discount)

@@ -8,47 +8,19 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import math
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
-import numpy as np
+from cramerl.deep.envs.names import env_name
+from cramerl.runs.checks import checked
+from cramerl.runs.setting import AGENTS, Setting, agent_name
 
-AGENTS = ("dqn", "c51", "s51", "u51", "l51", "qr", "hl_gauss")
 _WITH_ATOMS = ("c51", "s51", "u51", "l51", "hl_gauss")
 _WITH_LINEAR_TARGETS = ("dqn", "s51", "u51", "l51")
-_LARGEST = 2**31 - 1
-_MOST_SEEDS = 10_000
+LARGEST = 2**31 - 1
+"""The largest integer of a setting."""
 _RENAMED = {"base_law": "base_distribution"}  # names of settings in runs of earlier versions
-
-
-class Setting(NamedTuple):
-    """What a setting means, declared at its field of `TrainConfig`.
-
-    Attributes:
-        group: the heading of the help text it belongs to.
-        help: one line.
-        bounds: ``low`` and ``high`` are allowed, ``above`` is not.
-        role: what it changes. *subject*: what is trained. *seed*: which repetition of it. *learning*: what is learned.
-            *start*: only where learning starts. *length*: how long it takes. *pace*: when log lines and checkpoints are
-            written. *record*: only what is stored or shown.
-        agents: the agents that use it.
-        families: the environment families that use it; empty for all.
-        lane: whether runs of one group may differ in it.
-        scoring: *protocol*: scores are comparable only if it is equal. *tuned*: a report shows the best value.
-            *variant*: a report names an agent by it unless it has its default.
-    """
-
-    group: str
-    help: str
-    bounds: Mapping[str, float]
-    role: Literal["subject", "seed", "learning", "start", "length", "pace", "record"] = "learning"
-    agents: tuple[str, ...] = AGENTS
-    families: tuple[str, ...] = ()
-    lane: bool = False
-    scoring: Literal["", "protocol", "tuned", "variant"] = ""
 
 
 def _setting(default: Any, group: str, text: str, *, low: Any = None, high: Any = None, above: Any = None, **more: Any):
@@ -65,7 +37,7 @@ _evaluation = functools.partial(_setting, group="evaluation", role="record")
 _atari = functools.partial(_environment, families=("atari",), scoring="protocol")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainConfig:
     """Settings of one run: one agent, one environment, one seed.
 
@@ -83,7 +55,7 @@ class TrainConfig:
     env: str = _run(
         "Breakout-MinAtar",
         text="a gymnax id (Breakout-MinAtar), an Atari game (pong, ALE/Pong-v5) or a Gymnasium id; gym:NAME is always "
-        "Gymnasium's",
+        "Gymnasium's; Breakout alone is Atari's",
         role="subject",
     )
     preset: str = _run("", text="name of the preset these settings started from", role="record")
@@ -91,19 +63,28 @@ class TrainConfig:
         0,
         text="of everything random: weights, exploration, sampling, environments",
         low=0,
-        high=_LARGEST,
+        high=LARGEST,
         role="seed",
         lane=True,
+        common=True,
     )
-    steps: int = _run(1_000_000, text="agent steps of the whole run", low=1, high=_LARGEST, role="length")
+    steps: int = _run(
+        1_000_000,
+        text="agent steps of the whole run",
+        low=1,
+        high=LARGEST,
+        role="length",
+        common=True,
+        aliases=("total_steps", "total_timesteps"),
+    )
     iteration_steps: int = _run(
         50_000,
         text="steps between checkpoints; Atari and Gymnasium environments are reset there",
         low=1,
-        high=_LARGEST,
+        high=LARGEST,
         role="pace",
     )
-    log_steps: int = _run(5_000, text="steps per line of metrics.jsonl", low=1, high=_LARGEST, role="pace")
+    log_steps: int = _run(5_000, text="steps per line of metrics.jsonl", low=1, high=LARGEST, role="pace")
     checkpoints: Literal["full", "weights", "none"] = _run(
         "full", text="full (replay too: exact resume), weights (small; no resume) or none", role="record"
     )
@@ -112,11 +93,16 @@ class TrainConfig:
     )
     tensorboard: bool = _run(False, text="also write TensorBoard files", role="record")
     track: Literal["none", "wandb", "trackio"] = _run(
-        "none", text="also send metrics to Weights & Biases or Trackio", role="record"
+        "none", text="also send metrics to Weights & Biases or Trackio", role="record", common=True
     )
 
     num_envs: int = _environment(
-        16, text="parallel environments; the update-to-data ratio does not change", low=1, high=65_536
+        16,
+        text="parallel environments; the update-to-data ratio does not change",
+        low=1,
+        high=65_536,
+        common=True,
+        aliases=("n_envs",),
     )
     sticky: float = _atari(0.0, text="Atari: probability that the last action is repeated", low=0, high=1)
     life_loss_ends: bool = _atari(False, text="Atari: a lost life ends the return for the learner")
@@ -136,17 +122,29 @@ class TrainConfig:
         "SAME; minatar_strided has stride 2",
     )
     hidden_units: tuple[int, ...] = _learner(
-        (128, 128), text="units of the mlp's layers, separated by commas", low=1, high=10**6
+        (128, 128),
+        text="units of the mlp's layers, separated by commas",
+        low=1,
+        high=10**6,
+        near=("hidden_sizes", "layers", "net_arch"),
     )
     last_layer_scale: float = _learner(1.0, text="factor on the last layer's initial weights", low=0)
-    optimiser: Literal["adam", "rmsprop"] = _learner("adam", text="adam, or rmsprop: centred, decay 0.95 (DQN's)")
-    learning_rate: float = _learner(1e-4, text="step size of the optimiser", above=0, lane=True, scoring="tuned")
-    optimiser_epsilon: float = _learner(3.125e-4, text="epsilon of the optimiser", above=0)
-    max_gradient_norm: float = _learner(
-        0.0, text="scale a gradient down to this global norm if it is larger; 0: never", low=0
+    optimiser: Literal["adam", "rmsprop"] = _learner(
+        "adam", text="adam, or rmsprop: centred, decay 0.95 (DQN's)", aliases=("optimizer",)
     )
-    discount: float = _learner(0.99, text="gamma per step", low=0, high=1)
-    n_step: int = _learner(1, text="rewards summed before the next state is looked at", low=1, high=100)
+    learning_rate: float = _learner(
+        1e-4, text="step size of the optimiser", above=0, lane=True, scoring="tuned", common=True, aliases=("lr",)
+    )
+    optimiser_epsilon: float = _learner(
+        3.125e-4, text="epsilon of the optimiser", above=0, aliases=("optimizer_epsilon",)
+    )
+    max_gradient_norm: float = _learner(
+        0.0, text="scale a gradient down to this global norm if it is larger; 0: never", low=0, near=("max_grad_norm",)
+    )
+    discount: float = _learner(0.99, text="gamma per step", low=0, high=1, common=True, aliases=("gamma",))
+    n_step: int = _learner(
+        1, text="rewards summed before the next state is looked at", low=1, high=100, common=True, near=("n_steps",)
+    )
     q_lambda: float = _learner(
         0.0,
         text="dqn, s51, u51, l51: lambda of Q(lambda) targets, which look up to n_step steps ahead; 0: n-step targets",
@@ -163,33 +161,88 @@ class TrainConfig:
         agents=_WITH_LINEAR_TARGETS,
         scoring="variant",
     )
-    double_q: bool = _learner(False, text="choose the next action with the learning network (double Q-learning)")
-    batch_size: int = _learner(32, text="transitions per update", low=1, high=2**20)
-    update_period_steps: int = _learner(4, text="steps per update: the update-to-data ratio", low=1, high=10**4)
-    target_period_steps: int = _learner(
-        1_000, text="steps between copies into the target network", low=1, high=_LARGEST
+    double_q: bool = _learner(
+        False,
+        text="choose the next action with the learning network (double Q-learning)",
+        common=True,
+        near=("double", "double_dqn"),
     )
-    min_replay_steps: int = _learner(5_000, text="steps before the first update", low=1, high=_LARGEST)
-    replay_steps: int = _learner(100_000, text="steps the replay remembers", low=1, high=_LARGEST)
+    batch_size: int = _learner(32, text="transitions per update", low=1, high=2**20, near=("batch", "minibatch_size"))
+    update_period_steps: int = _learner(
+        4,
+        text="steps per update: the update-to-data ratio",
+        low=1,
+        high=10**4,
+        near=("train_freq", "train_frequency", "update_period"),
+    )
+    target_period_steps: int = _learner(
+        1_000,
+        text="steps between copies into the target network",
+        low=1,
+        high=LARGEST,
+        near=("target_network_frequency", "target_update", "target_update_interval", "target_update_period"),
+    )
+    min_replay_steps: int = _learner(
+        5_000, text="steps before the first update", low=1, high=LARGEST, aliases=("learning_starts",)
+    )
+    replay_steps: int = _learner(
+        100_000,
+        text="steps the replay remembers",
+        low=1,
+        high=LARGEST,
+        aliases=("buffer_size",),
+        near=("replay_size", "replay_capacity"),
+    )
     replay_on: Literal["auto", "device", "host"] = _learner(
         "auto",
         text="where frames are kept: the accelerator's memory or the host's; auto: the former if they fit",
         role="record",
     )
     exploration_final: float = _learner(
-        0.05, text="epsilon of epsilon-greedy after the decay", low=0, high=1, scoring="protocol"
+        0.05,
+        text="epsilon of epsilon-greedy after the decay",
+        low=0,
+        high=1,
+        scoring="protocol",
+        common=True,
+        near=("epsilon", "eps", "end_e", "exploration_final_eps"),
     )
     exploration_decay_steps: int = _learner(
-        100_000, text="steps from epsilon 1 (held until the first update) to the final one", low=1, high=_LARGEST
+        100_000,
+        text="steps from epsilon 1 (held until the first update) to the final one",
+        low=1,
+        high=LARGEST,
+        near=("epsilon_decay", "exploration_fraction"),
     )
 
-    num_atoms: int = _head(51, text="atoms of the support, or quantiles of qr", low=2, high=10_000, agents=AGENTS[1:])
-    v_min: float | None = _head(
-        None, text="smallest return of the support; none: found and widened while learning", agents=_WITH_ATOMS
+    num_atoms: int = _head(
+        51,
+        text="atoms of the support, or quantiles of qr",
+        low=2,
+        high=10_000,
+        agents=AGENTS[1:],
+        common=True,
+        aliases=("atoms", "n_atoms"),
+        near=("n_quantiles", "num_quantiles"),
     )
-    v_max: float | None = _head(None, text="largest return of the support; as v_min", agents=_WITH_ATOMS)
+    v_min: float | None = _head(
+        None,
+        text="smallest return of the support; none: found and widened while learning",
+        agents=_WITH_ATOMS,
+        common=True,
+        aliases=("vmin",),
+    )
+    v_max: float | None = _head(
+        None, text="largest return of the support; as v_min", agents=_WITH_ATOMS, common=True, aliases=("vmax",)
+    )
     mass_penalty: float = _head(
-        10.0, text="s51: lambda, on unit-spaced atoms", low=0, agents=("s51",), lane=True, scoring="tuned"
+        10.0,
+        text="s51: lambda, on unit-spaced atoms",
+        low=0,
+        agents=("s51",),
+        lane=True,
+        scoring="tuned",
+        near=("lambda", "penalty"),
     )
     mass_penalty_scale: Literal["orthonormal", "total"] = _head(
         "orthonormal", text="s51: lambda/K or lambda times the squared excess of mass", agents=("s51",), scoring="tuned"
@@ -199,6 +252,7 @@ class TrainConfig:
         text="s51: correct the target's mass after the backup (the paper's way) or before it",
         agents=("s51",),
         scoring="tuned",
+        aliases=("normalization",),
     )
     base_distribution: Literal["uniform", "zero"] = _head(
         "uniform",
@@ -230,12 +284,16 @@ class TrainConfig:
         text="evaluation episodes at the end of each iteration, of the first run of a group; 0: none",
         low=0,
         high=10**6,
+        common=True,
+        near=("n_eval_episodes",),
     )
     eval_epsilon: float = _evaluation(0.001, text="epsilon of evaluation episodes", low=0, high=1, scoring="protocol")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "agent", agent_name(self.agent))
+        object.__setattr__(self, "env", env_name(self.env))
         for name, setting in SETTINGS.items():
-            value = _checked(name, getattr(self, name), setting_types()[name], setting.bounds)
+            value = checked(name, getattr(self, name), setting_types()[name], setting.bounds)
             object.__setattr__(self, name, value)
         if not self.hidden_units:
             raise ValueError("hidden_units must be one or more integers, got none")
@@ -271,14 +329,29 @@ class TrainConfig:
         values = {_RENAMED.get(name, name): value for name, value in values.items()}
         for name in values:
             if name not in SETTINGS:
-                near = difflib.get_close_matches(name, SETTINGS, n=1)
-                raise ValueError(f"{name!r} is not a setting{f'; did you mean {near[0]!r}?' if near else ''}")
+                meant = meant_setting(name)
+                raise ValueError(f"{name!r} is not a setting{f'; did you mean {meant!r}?' if meant else ''}")
         return cls(**values)
+
+    def __repr__(self) -> str:
+        """What makes it again: its preset and what differs from that, or else from the defaults."""
+        from cramerl.runs.presets import PRESETS, preset  # which starts from this module
+
+        named = self.preset in PRESETS
+        base = preset(self.preset, self.agent, self.env) if named else TrainConfig(self.agent, self.env, self.preset)
+        values = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != getattr(base, name)}
+        changes = [f"{name}={value!r}" for name, value in values.items()]
+        if named:
+            return f"preset({', '.join([repr(self.preset), repr(self.agent), repr(self.env), *changes])})"
+        words = [f"agent={self.agent!r}", f"env={self.env!r}", *([f"preset={self.preset!r}"] if self.preset else [])]
+        return f"TrainConfig({', '.join([*words, *changes])})"
 
 
 SETTINGS: dict[str, Setting] = {one.name: one.metadata["setting"] for one in dataclasses.fields(TrainConfig)}
 """What each setting means, by name."""
 DEFAULTS: dict[str, Any] = {one.name: one.default for one in dataclasses.fields(TrainConfig)}
+ALIASES: dict[str, str] = {alias: name for name, setting in SETTINGS.items() for alias in setting.aliases}
+"""Other names of settings, with the name that they stand for."""
 LANE_SETTINGS: tuple[str, ...] = tuple(name for name, setting in SETTINGS.items() if setting.lane)
 """The settings in which runs of one group may differ."""
 
@@ -287,6 +360,31 @@ LANE_SETTINGS: tuple[str, ...] = tuple(name for name, setting in SETTINGS.items(
 def setting_types() -> dict[str, Any]:
     """The type of each setting. Cached, because a sweep creates configs by the thousand."""
     return get_type_hints(TrainConfig)
+
+
+def without_aliases(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under their own names; ValueError if one is given under two names."""
+    found: dict[str, Any] = {}
+    for word, value in values.items():
+        name = ALIASES.get(word, word)
+        if name in found:
+            raise ValueError(f"{name} must be given once, got it under two names")
+        found[name] = value
+    return found
+
+
+def meant_setting(word: str) -> str | None:
+    """The setting that somebody means by a word, if that can be guessed.
+
+    Example:
+        >>> meant_setting("lr"), meant_setting("target-update"), meant_setting("learning_rates")
+        ('learning_rate', 'target_period_steps', 'learning_rate')
+    """
+    word = word.replace("-", "_").lower()
+    for name, setting in SETTINGS.items():
+        if word in (name, *setting.aliases, *setting.near):
+            return name
+    return next(iter(difflib.get_close_matches(word, SETTINGS, n=1)), None)
 
 
 def applies_to_agent(name: str, agent: str) -> bool:
@@ -305,98 +403,3 @@ def require_agent_settings(names: Iterable[str], agents: Collection[str]) -> Non
             raise ValueError(
                 f"{name} is a setting of {users} and would be ignored by {', '.join(agents)}: leave it out"
             )
-
-
-def parse_setting(name: str, text: str) -> Any:
-    """The value of a setting from text, as typed on a command line; integers may be written 1e6."""
-    hint = setting_types()[name]
-    if hint == float | None:
-        return None if text.lower() == "none" else _number(name, text, float)
-    if hint is bool:
-        if text.lower() not in ("true", "false", "yes", "no", "1", "0"):
-            raise ValueError(f"{name} must be true or false, got {text!r}")
-        return text.lower() in ("true", "yes", "1")
-    if hint in (int, float):
-        return _number(name, text, hint)
-    if get_origin(hint) is tuple:
-        return tuple(_number(name, part, get_args(hint)[0]) for part in text.split(",") if part)
-    return text
-
-
-def parse_settings(name: str, text: str) -> list[Any]:
-    """One or more values of a setting, separated by commas; seeds may be ranges such as ``0-9``."""
-    if name == "seed":
-        return list(parse_seeds(text))
-    hint = setting_types()[name]
-    if hint is str or get_origin(hint) is tuple:  # a comma belongs to the value
-        return [parse_setting(name, text)]
-    values = [parse_setting(name, part.strip()) for part in text.split(",")]
-    for value in values:
-        if get_origin(hint) is Literal and value not in get_args(hint):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")
-    return values
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds from text such as ``0-9`` or ``0,2,5-7``, in order.
-
-    Example:
-        >>> parse_seeds("5-7,0,2")
-        (0, 2, 5, 6, 7)
-    """
-    seeds: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip(), re.ASCII)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if not first <= last <= _LARGEST or last - first >= _MOST_SEEDS:
-            raise ValueError(f"seeds must be integers from 0 to {_LARGEST} such as 0-9 or 0,2,5-7, got {text!r}")
-        seeds |= set(range(first, last + 1))
-    if len(seeds) > _MOST_SEEDS:
-        raise ValueError(f"seeds must be at most {_MOST_SEEDS}, got {len(seeds)}")
-    return tuple(sorted(seeds))
-
-
-def _number(name: str, text: str, kind: type) -> Any:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or (kind is int and value != int(value)):
-        raise ValueError(f"{name} must be {'an integer' if kind is int else 'a number'}, got {text!r}")
-    return int(value) if kind is int else value
-
-
-def _checked(name: str, value: Any, hint: Any, bounds: Mapping[str, float]) -> Any:
-    """The value, converted to its type; ValueError says what is allowed."""
-    if hint == float | None:
-        return None if value is None else _checked_number(name, value, float, bounds)
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")
-    elif get_origin(hint) is tuple:
-        if not isinstance(value, (tuple, list)):
-            raise ValueError(f"{name} must be a list of numbers, got {value!r}")
-        return tuple(_checked_number(name, part, get_args(hint)[0], bounds) for part in value)
-    elif hint is bool or hint is str:
-        if not isinstance(value, hint):
-            raise ValueError(f"{name} must be {'true or false' if hint is bool else 'text'}, got {value!r}")
-    else:
-        return _checked_number(name, value, hint, bounds)
-    return value
-
-
-def _checked_number(name: str, value: Any, hint: type, bounds: Mapping[str, float]) -> Any:
-    kind = "an integer" if hint is int else "a number"
-    value = value.item() if isinstance(value, np.number) else value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300 or hint(value) != value:
-        raise ValueError(f"{name} must be {kind}, got {value!r}")
-    low, high, above = (bounds.get(word) for word in ("low", "high", "above"))
-    if (
-        (low is not None and value < low)
-        or (high is not None and value > high)
-        or (above is not None and value <= above)
-    ):
-        ends = [f">= {low}" if low is not None else "", f"<= {high}" if high is not None else ""]
-        ends += [f"> {above}" if above is not None else ""]
-        raise ValueError(f"{name} must be {kind} {' and '.join(filter(None, ends))}, got {value}")
-    return hint(value)

@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -54,12 +55,7 @@ class RunFolder:
             now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
             name = f"{config.env.replace('/', '-').replace(':', '-')}__{config.agent}__{config.seed}__{now}"
             path = Path("runs") / name
-        if path.exists() and not path.is_dir():
-            raise ValueError(f"out must be a new or empty folder, {path} is a file")
-        if path.is_dir() and any(path.iterdir()):
-            raise ValueError(
-                f"out must be a new or empty folder, {path} exists and is not empty; to continue it: cramerl resume"
-            )
+        require_new_folder(path)
         write_json(path / VERSIONS, versions())
         write_json(path / SPEC, spec._asdict())
         write_json(path / CONFIG, group.to_json())
@@ -156,6 +152,20 @@ class RunFolder:
             os.truncate(file, size)
 
 
+def require_new_folder(path: Path) -> None:
+    """Raise ValueError, with what to do instead, unless a run can be written into a folder."""
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"out must be a new or empty folder, {path} is a file")
+    if not path.is_dir() or not any(path.iterdir()):
+        return
+    instead = "choose another, or remove it"
+    if (path / CONFIG).is_file():
+        instead = (
+            f"to continue its run: cramerl resume {shlex.quote(str(path))}; to train another, choose another folder"
+        )
+    raise ValueError(f"out must be a new or empty folder, {path} exists and is not empty; {instead}")
+
+
 @contextmanager
 def lock_folder(path: Path, taken: str) -> Iterator[int]:
     """Lock a folder; if it is locked, ValueError says ``taken``. Children that inherit the descriptor keep the lock."""
@@ -219,6 +229,13 @@ def _append(file: Path, rows: list[dict[str, Any]]) -> None:
     text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
     with file.open("a", encoding="utf-8") as out:
         out.write(text)
+
+
+def run_folders(runs: Any) -> list[Path]:
+    """The folders of runs: each a path, or what `cramerl.train` returned; one of them or several."""
+    if isinstance(runs, (str, Path)) or hasattr(runs, "folder"):
+        runs = [runs]
+    return [Path(getattr(run, "folder", run)) for run in runs]
 
 
 def load_group(path: str | Path) -> RunGroup:

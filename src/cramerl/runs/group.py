@@ -17,7 +17,7 @@ DIVERGED = "diverged"
 _MOST_NAMED = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunGroup:
     """One or more runs that one program trains at once; a run's position is its lane.
 
@@ -48,6 +48,9 @@ class RunGroup:
                 require_agent_settings([name], [self.first.agent])
         if len(set(self.configs)) < len(self.configs):
             raise ValueError("runs of a group must differ from one another, got one of them twice")
+
+    def __repr__(self) -> str:
+        return f"RunGroup({self.first!r}, {len(self)} runs: {self.describe()})"
 
     @classmethod
     def of(cls, config: TrainConfig, **values: Iterable[Any]) -> RunGroup:
@@ -134,4 +137,8 @@ def as_group(runs: TrainConfig | Sequence[TrainConfig] | RunGroup) -> RunGroup:
     """One config, several, or a group, as a group."""
     if isinstance(runs, RunGroup):
         return runs
-    return RunGroup((runs,) if isinstance(runs, TrainConfig) else tuple(runs))
+    configs = [runs] if isinstance(runs, TrainConfig) else list(runs) if isinstance(runs, Iterable) else [runs]
+    for config in configs:
+        if not isinstance(config, TrainConfig):
+            raise ValueError(f"runs must be a TrainConfig, several, or a RunGroup, got {config!r}")
+    return RunGroup(tuple(configs))

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from cramerl.deep.envs.names import env_family, is_minatar
-from cramerl.runs.config import AGENTS, SETTINGS, TrainConfig, applies_to_agent, require_agent_settings
+from cramerl.deep.envs.names import env_family, env_name, is_minatar
+from cramerl.runs.config import (
+    AGENTS,
+    SETTINGS,
+    TrainConfig,
+    agent_name,
+    applies_to_agent,
+    require_agent_settings,
+    without_aliases,
+)
 
 _ADAM_C51 = {"optimiser": "adam", "learning_rate": 2.5e-4, "optimiser_epsilon": 3.125e-4}  # Bellemare et al. 2017
 _ADAM_S51 = {"optimiser": "adam", "learning_rate": 2.5e-5, "optimiser_epsilon": 3.125e-5}  # the paper, section 5
@@ -111,17 +119,22 @@ def preset(name: str | None, agent: str, env: str, **changes: Any) -> TrainConfi
 
     Args:
         name: one of `PRESETS`, or None for the one that fits the environment.
-        agent: dqn, c51, s51, u51, l51, qr or hl_gauss.
+        agent: dqn, c51, s51, u51, l51, qr or hl_gauss; also written ``S51``, ``QR-DQN`` or ``HL-Gauss``.
         env: see `TrainConfig.env`.
-        changes: settings that replace the preset's; one that the agent or the environment does not use is an error.
+        changes: settings that replace the preset's, by their names or aliases such as ``lr``; one that the agent or the
+            environment does not use is an error.
 
     Example:
         >>> preset("paper", "s51", "pong").learning_rate
         2.5e-05
     """
+    if agent_name(env) in AGENTS and agent_name(agent) not in AGENTS:
+        raise ValueError(f"agent must come before env, got agent {agent!r} and env {env!r}")
+    agent, env = agent_name(agent), env_name(env)
     if agent not in AGENTS:
         raise ValueError(f"agent must be one of {', '.join(AGENTS)}, got {agent!r}")
     name = default_preset(env) if name is None else name
+    changes = without_aliases(changes)
     if not isinstance(name, str) or name not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}")
     require_agent_settings(changes, [agent])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,8 +16,23 @@ if TYPE_CHECKING:
 _WINDOW_SECONDS = 300.0  # over which speeds are averaged
 
 
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook, whose output is not a terminal but takes carriage returns."""
+    return "ipykernel" in sys.modules
+
+
+def is_interactive() -> bool:
+    """Whether a person waits for the next prompt: in a notebook, in IPython, or in Python's own prompt."""
+    return in_notebook() or hasattr(sys, "ps1") or bool(sys.flags.interactive)
+
+
+def progress_stream() -> TextIO:
+    """Where progress goes: standard error, which notebooks paint red, so there standard output."""
+    return sys.stdout if in_notebook() else sys.stderr
+
+
 class ProgressBars:
-    """Bars in a terminal, below the lines that are said; elsewhere a plain line now and then.
+    """Bars in a terminal, below the lines that are said; elsewhere plain lines now and then (notebooks: one).
 
     Args:
         stream: usually standard error.
@@ -30,6 +46,8 @@ class ProgressBars:
 
         console = Console(file=stream)
         self.live = stream.isatty() and console.is_terminal and not console.is_dumb_terminal
+        self._overwrite = not self.live and in_notebook()
+        self._overwritten = 0  # length of the line that the next one overwrites
         self._stream, self._period, self._clock = stream, period, clock
         self._written, self._waiting = -math.inf, ""
         self._bars: dict[str, tuple[Any, float]] = {}  # task, and its count when speed was first measured
@@ -48,6 +66,9 @@ class ProgressBars:
         """Print a line that stays."""
         if self.live:
             self._progress.console.print(text, markup=False, highlight=False)
+        elif self._overwrite:
+            print(f"\r{text.ljust(self._overwritten)}", file=self._stream, flush=True)
+            self._overwritten = 0
         else:
             print(text, file=self._stream, flush=True)
 
@@ -78,6 +99,9 @@ class ProgressBars:
         """Draw the bars; or print the line, if the last one is old enough or ``now``."""
         if self.live:
             self._progress.refresh()
+        elif self._overwrite:
+            print(f"\r{line.ljust(self._overwritten)}", end="", file=self._stream, flush=True)
+            self._overwritten = len(line)
         elif now or self._clock() - self._written >= self._period:
             self.say(line)
             self._written, self._waiting = self._clock(), ""
@@ -88,6 +112,8 @@ class ProgressBars:
         """Leave the last state where it is."""
         if self.live:
             self._progress.stop()
+        elif self._overwritten:
+            print(file=self._stream, flush=True)
         elif self._waiting:
             self.say(self._waiting)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 
@@ -21,6 +22,26 @@ def stop_on_interrupt(announce: Callable[[], None]) -> Iterator[Callable[[], boo
 
     with _handled([signal.SIGINT], on_interrupt):
         yield requested.is_set
+
+
+@contextmanager
+def leave_on_interrupt(sentence: str) -> Iterator[Callable[[], None]]:
+    """Let Ctrl-C end the process at once, until the block calls the function it is given; afterwards it raises.
+
+    While libraries are loaded and programs compiled an exception may get lost in a callback, or come out of it as a
+    traceback of somebody else's code. So nothing may be half-written until then.
+    """
+    begun = threading.Event()
+
+    def on_interrupt(*_: Any) -> None:
+        if begun.is_set():
+            raise KeyboardInterrupt
+        with suppress(OSError):
+            os.write(2, f"\n{sentence}\n".encode())
+        os._exit(130)
+
+    with _handled([signal.SIGINT], on_interrupt):
+        yield begun.set
 
 
 @contextmanager

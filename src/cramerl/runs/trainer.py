@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from cramerl import _svg
 from cramerl.deep.agent import play_episodes
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.checkpoint import CheckpointStore
@@ -17,10 +20,12 @@ from cramerl.deep.learner import finite_lanes
 from cramerl.deep.loop import Loop
 from cramerl.deep.trees import flatten, unflatten
 from cramerl.runs import build, loggers
-from cramerl.runs.config import SETTINGS
+from cramerl.runs.config import LANE_SETTINGS, SETTINGS
 from cramerl.runs.folder import RunFolder
+from cramerl.runs.forecast import Forecast, describe_forecast
 from cramerl.runs.group import DIVERGED, RunGroup
 from cramerl.runs.log_lines import MUCH_CLIPPED, log_line
+from cramerl.runs.scores import tail_score
 from cramerl.runs.stop_signals import stop_on_interrupt
 
 _MAY_CHANGE = ("record", "length", "start")  # roles of settings that a resumed run may have changed
@@ -51,7 +56,7 @@ class Status(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run, or a group of them, that has finished or was stopped.
+    """A run, or a group of them, that has finished or was stopped. A notebook shows its learning curve.
 
     Attributes:
         folder: where it wrote.
@@ -64,6 +69,20 @@ class Run(NamedTuple):
     step: int
     finished: bool
     rows: list[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        mean, episodes = tail_score(self.rows)
+        score = f", mean return {mean:,.2f}" if episodes else ""
+        return f"Run({str(self.folder)!r}, {'finished' if self.finished else 'stopped'} at step {self.step:,}{score})"
+
+    def _repr_html_(self) -> str:
+        """One line and the learning curve of each run."""
+        lines: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+        for row in self.rows:
+            if row.get("charts/episodes"):
+                lane = tuple(row.get(name) for name in LANE_SETTINGS)
+                lines.setdefault(lane, []).append((row["step"], row["charts/episodic_return"]))
+        return f"<div>{escape(repr(self))}</div>{_svg.curves(list(lines.values()))}"
 
 
 OnProgress = Callable[[Status], None]
@@ -110,6 +129,7 @@ class Trainer:
             ]
             stop = stack.enter_context(stop_on_interrupt(self._announce_stop))
             self._clock, self._clock_step = time.perf_counter(), self.step
+            self._forecast = Forecast(self.loop, self.total_blocks)
             self._show_progress()
             while self.loop.block < self.total_blocks:
                 if not self._run_to_boundary(stop):
@@ -148,9 +168,10 @@ class Trainer:
         start = self.iteration * self.iteration_blocks
         end = min(start + self.iteration_blocks, self.total_blocks)
         next_line = start + ((self.loop.block - start) // self.log_blocks + 1) * self.log_blocks
-        blocks = min(next_line, end) - self.loop.block
-        if self.loop.advance(blocks, stop) < blocks:
-            return False
+        for part in self._forecast.parts(min(next_line, end) - self.loop.block):
+            if self.loop.advance(part, stop) < part:
+                return False
+            self._forecast.part_done()
         self._log()
         if self.loop.block == end:
             self._end_iteration(last=self.loop.block == self.total_blocks)
@@ -158,9 +179,12 @@ class Trainer:
 
     def _log(self) -> None:
         totals = self.loop.take_totals()
+        expected = self._forecast.expected()  # now that the device is idle
         rows = self._rows(totals)
         self._warn_of_support(totals)
         self._write(rows)
+        if expected is not None:
+            self._say(describe_forecast(expected, self.config, jax.default_backend()))
         now = time.perf_counter()
         speed = (self.step - self._clock_step) * len(self.group) / max(now - self._clock, 1e-9)
         self._clock, self._clock_step, self._speed = now, self.step, speed

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cramerl.deep.loop import Loop
 from cramerl.runs import build, loggers
 from cramerl.runs.agents import read_weights
-from cramerl.runs.config import TrainConfig
+from cramerl.runs.config import LANE_SETTINGS, TrainConfig, agent_name, require_agent_settings, without_aliases
 from cramerl.runs.folder import RunFolder
 from cramerl.runs.group import RunGroup, as_group
+from cramerl.runs.presets import preset as make_preset
+from cramerl.runs.progress import is_interactive, progress_display, progress_stream
 from cramerl.runs.trainer import AfterCheckpoint, OnProgress, Run, Trainer
 
 
 def train(
-    runs: TrainConfig | Sequence[TrainConfig] | RunGroup,
-    out: str | Path | None = None,
+    agent: str | TrainConfig | Sequence[TrainConfig] | RunGroup,
+    env: str | None = None,
     *,
+    preset: str | None = None,
+    out: str | Path | None = None,
+    progress: bool | None = None,
     on_progress: OnProgress | None = None,
     after_checkpoint: AfterCheckpoint | None = None,
+    **settings: Any,
 ) -> Run:
     """Train an agent, or several at once in one compiled program.
 
     Args:
-        runs: the settings, see `cramerl.preset` and `cramerl.TrainConfig`. Several configs may differ only in seed,
-            learning rate and mass penalty, and need a gymnax environment.
+        agent: an agent's name, such as "s51"; or whole settings: a config of `cramerl.preset`, several of them, or a
+            `RunGroup`. Several configs may differ only in seed, learning rate and mass penalty, and need a gymnax
+            environment.
+        env: the environment's name, see `TrainConfig.env`; not with whole settings.
+        preset: where settings start that are not given, see `cramerl.preset`; None: the preset that fits ``env``.
         out: the run's folder, new or empty; by default ``runs/ENV__AGENT__SEED__TIME``.
+        progress: whether to show the progress; None: in notebooks and interactive sessions, if ``on_progress`` is None.
         on_progress: called with a `Status` after each log line.
         after_checkpoint: called with the run's folder after each checkpoint; training waits for it.
+        settings: of an agent given by its name, such as ``steps=50_000``. A list of seeds, learning rates or mass
+            penalties trains a run for each combination.
 
     Returns:
         Where the run is and what it logged. Ctrl-C stops it with a checkpoint; ``finished`` is then False.
@@ -42,14 +55,15 @@ def train(
 
     Example:
         >>> import cramerl
+        >>> run = cramerl.train("s51", "CartPole-v1", steps=50_000, seed=range(5))  # doctest: +SKIP
         >>> config = cramerl.preset("minatar", "s51", "Breakout-MinAtar", steps=1_000_000)
         >>> run = cramerl.train(config)  # doctest: +SKIP
     """
-    group = as_group(runs)
+    group = _asked_group(agent, env, preset, settings)
     config = group.first
     loggers.require_loggers(config)
     # Before the folder: settings that cannot be built leave nothing behind.
-    with closing(build.make_loop(group)) as loop:
+    with _shown(progress, on_progress) as on_progress, closing(build.make_loop(group)) as loop:
         if config.initial_weights:
             _start_from_weights(config, loop)
         folder = RunFolder.create(group, loop.spec, None if out is None else Path(out))
@@ -63,6 +77,7 @@ def resume(
     run: str | Path,
     steps: int | None = None,
     *,
+    progress: bool | None = None,
     on_progress: OnProgress | None = None,
     after_checkpoint: AfterCheckpoint | None = None,
 ) -> Run:
@@ -71,6 +86,7 @@ def resume(
     Args:
         run: the folder of a run or a group.
         steps: a new total of agent steps, to make the run longer.
+        progress: see `train`.
         on_progress: see `train`.
         after_checkpoint: see `train`.
     """
@@ -81,7 +97,7 @@ def resume(
         raise ValueError(f"run must have been trained with checkpoints 'full', {run} has {config.checkpoints!r}")
     if steps is not None:
         group = group.replace(steps=steps)
-    with closing(build.make_loop(group)) as loop, folder.locked():
+    with _shown(progress, on_progress) as on_progress, closing(build.make_loop(group)) as loop, folder.locked():
         trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
         if not trainer.restore() and config.initial_weights:
             _start_from_weights(config, loop)
@@ -90,6 +106,44 @@ def resume(
         if steps is not None:
             folder.change_group(group)
         return trainer.run()
+
+
+def _asked_group(agent: Any, env: Any, preset: str | None, settings: dict[str, Any]) -> RunGroup:
+    """The runs that the arguments of `train` describe."""
+    if not isinstance(agent, str):
+        given = {"env": env, "preset": preset} | settings
+        for name in [name for name, value in given.items() if value is not None]:
+            raise ValueError(
+                f"{name} must not be given with whole settings, got {given[name]!r}; change them with "
+                "dataclasses.replace, and name the folder with out="
+            )
+        return as_group(agent)
+    if env is None:
+        raise ValueError(f"env must be the name of an environment, because agent is the name {agent!r}, got None")
+    settings = without_aliases(settings)
+    lanes = {name: list(settings[name]) for name in LANE_SETTINGS if _is_several(settings.get(name))}
+    require_agent_settings(lanes, [agent_name(agent)])
+    for name, values in lanes.items():
+        if not values:
+            raise ValueError(f"{name} must be one value or more, got none")
+    single = {name: value for name, value in settings.items() if name not in lanes}
+    return RunGroup.of(make_preset(preset, agent, env, **single), **lanes)
+
+
+def _is_several(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+
+
+@contextmanager
+def _shown(progress: bool | None, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
+    """What is called with the progress: the caller's function, a display, or nothing."""
+    if progress and on_progress is not None:
+        raise ValueError("progress must not be True with on_progress, which shows the progress itself")
+    if on_progress is not None or not (is_interactive() if progress is None else progress):
+        yield on_progress
+        return
+    with progress_display(progress_stream()) as show:
+        yield show
 
 
 def _start_from_weights(config: TrainConfig, loop: Loop) -> None:

@@ -31,7 +31,7 @@ def train_job(job: JobFile, on_progress: OnProgress | None = None) -> Run:
         if found.group.first.checkpoints == "full":
             return resume(job.folder, steps if steps > found.group.first.steps else None, **callbacks)
     clear_folder(job.folder)
-    return train(job.group, job.folder, **callbacks)
+    return train(job.group, out=job.folder, **callbacks)
 
 
 def _wait_until_unlocked(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ale_py import roms
 from ale_py.registration import rom_id_to_name
 
-from cramerl.deep.envs.names import env_family, game_name, is_minatar
+from cramerl.deep.envs.names import GYMNAX_NAMES, env_family, env_name, game_name, is_minatar, sibling
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,25 @@ def test_nothing_heavy_is_imported():
     code = f"import sys, cramerl.deep.envs.names; print([x for x in {heavy} if x in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_case_does_not_matter_and_the_rest_of_a_name_does():
+    assert sorted(GYMNAX_NAMES) == sorted(gymnax.registered_envs)
+    for name in gymnax.registered_envs:
+        assert env_name(name.lower()) == env_name(name.upper()) == name
+    for name in ("pong", "Pong", "ALE/Pong-v5", "gym:cartpole-v1", "Taxi-v3", "", 3):
+        assert env_name(name) == name
+    assert env_name("ale/pong-v5") == "ALE/pong-v5"
+    for written in ("CartPole", "cartpole", "MOUNTAINCAR"):
+        with pytest.raises(ValueError, match=f"got '{written}'; did you mean '(CartPole-v1|MountainCar-v0)'?"):
+            env_name(written)
+    for rom in roms.get_all_rom_ids():
+        assert env_name(rom) == rom
+
+
+def test_small_games_of_the_same_name():
+    found = {name: sibling(name) for name in ("Breakout", "ALE/SpaceInvaders-v5", "pong", "qbert", "Breakout-MinAtar")}
+    assert list(found.values()) == ["Breakout-MinAtar", "SpaceInvaders-MinAtar", "Pong-misc", None, None]
+    for rom in roms.get_all_rom_ids():
+        small = sibling(rom)
+        assert small is None or small in gymnax.registered_envs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -130,9 +131,19 @@ def _make(name: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         kinds = (
             "a Gymnasium id such as 'CartPole-v1', 'module:Name-v0' for one that a module registers, or an Atari game"
         )
-        raise ValueError(f"env must be {kinds} such as 'ALE/Pong-v5', got {name!r}: {error}") from error
+        near = _near(str(name))
+        hint = f"; did you mean {near!r}?" if near else f": {error}"
+        raise ValueError(f"env must be {kinds} such as 'ALE/Pong-v5', got {name!r}{hint}") from error
     except TypeError as error:
         raise ValueError(f"options must be arguments of {name!r}, got {options!r}: {error}") from error
+
+
+def _near(name: str) -> str | None:
+    """The newest version of the registered environment whose id is most like a name."""
+    ids = {id.lower(): id for id in gymnasium.registry}
+    found = difflib.get_close_matches(name.lower(), ids, n=1, cutoff=0.7)
+    family = [id for id in ids.values() if found and id.rpartition("-v")[0] == ids[found[0]].rpartition("-v")[0]]
+    return max(family, key=lambda id: int(f"0{id.rpartition('-v')[2]}"), default=None)
 
 
 def _can_render(name: str) -> bool:

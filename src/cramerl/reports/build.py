@@ -1,0 +1,229 @@
+"""From the folders of runs to a report: a page, tables, figures, and scores for other tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cramerl import plots
+from cramerl._extras import DEEP_LIBRARIES, require_library
+from cramerl._files import write_json, write_text
+from cramerl.claims import Claim, to_json
+from cramerl.evidence.curves import TUNED, is_run, read_curves, walk_folders
+from cramerl.evidence.exports import dopamine_rows, rliable_scores
+from cramerl.evidence.summary import Scoring, Summary, summarise
+from cramerl.linear.evaluation_file import EVALUATION_FILE
+from cramerl.reports.figures import Figure, make_figures
+from cramerl.reports.hover import panel_values
+from cramerl.reports.page import GENERATOR, Distributions, Picture, Section, inline_svg, to_html, to_markdown
+from cramerl.reports.playing import Budget, draw_agents, draw_process, has_weights
+from cramerl.reports.tables import make_tables
+from cramerl.runs.folder import run_folders
+
+PAGE, TABLES, SCORES, FIGURES, DOPAMINE = "report.html", "tables.md", "scores.json", "figures", "dopamine"
+OnProgress = Callable[[str], None]
+
+
+def make_report(
+    paths: Iterable[str | Path],
+    out: str | Path,
+    scoring: Scoring | None = None,
+    *,
+    claims: Sequence[Claim] = (),
+    distributions: bool | None = None,
+    pdf: bool = False,
+    on_progress: OnProgress = lambda message: None,
+) -> list[Section]:
+    """Read runs and write a report on them, completely or not at all. The same runs give the same bytes.
+
+    Args:
+        paths: folders of runs or of `cramerl evaluate`, or folders that contain such folders at any depth.
+        out: a new or empty folder, or one with an earlier report, which is replaced.
+        scoring: how runs are scored; by default, by their training episodes in the last fifth of their steps.
+        claims: the paper's claims from `cramerl.claims.verify`, to be shown after the studies.
+        distributions: whether to draw the distributions that agents predict while they play, and those of evaluated
+            processes. None draws what can be drawn; True raises an error if there is nothing to draw.
+        pdf: also write the figures as PDF.
+        on_progress: called with a message before each step.
+
+    Returns:
+        What the report says about each study.
+    """
+    scoring, out = scoring or Scoring(), Path(out)
+    _require_replaceable(out)
+    on_progress("reading runs ...")
+    with_runs, evaluations = _find_folders([Path(path) for path in paths], distributions)
+    curves = read_curves(with_runs, scores=scoring.kind)
+    summaries = summarise(curves, scoring) if curves or not evaluations else []
+    build = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
+    build.mkdir(parents=True)
+    try:
+        save = partial(_save_figure, folder=build / FIGURES, formats=(".png", ".pdf") if pdf else (".png",))
+        with plots.page_style():
+            sections = _write_studies(summaries, build, save, distributions is not False, on_progress)
+            drawn = [draw_process(folder) for folder in evaluations]
+            pictures = [save(figure) for figure in drawn if not isinstance(figure, str)]
+        processes = Distributions(pictures, [sentence for sentence in drawn if isinstance(sentence, str)])
+        content = {"made_by": GENERATOR, "bootstrap_seed": scoring.seed, "studies": list(map(_export, summaries))}
+        write_json(build / SCORES, content | ({"theory": to_json(claims)} if claims else {}))
+        write_text(build / TABLES, to_markdown(sections, claims, processes))
+        write_text(build / PAGE, to_html(sections, claims, processes))
+        _replace(out.resolve(), build)
+    finally:
+        shutil.rmtree(build, ignore_errors=True)
+        on_progress("")
+    return sections
+
+
+def report(
+    runs: Any,
+    out: str | Path = "out/report",
+    *,
+    scoring: Scoring | None = None,
+    distributions: bool | None = None,
+    pdf: bool = False,
+) -> Path:
+    """Write a page of figures, tables and statistics of runs: `cramerl report`.
+
+    Args:
+        runs: a folder with runs at any depth, or what `cramerl.train` returned; or several.
+        out: a new or empty folder, or one with an earlier report, which is replaced.
+        scoring: how runs are scored; by default, by their training episodes in the last fifth of their steps.
+        distributions: whether to draw what agents predict while they play; None: if there are weights.
+        pdf: also write the figures as PDF.
+
+    Returns:
+        The page.
+
+    Example:
+        >>> import cramerl
+        >>> cramerl.report("runs", "out/report")  # doctest: +SKIP
+    """
+    make_report(run_folders(runs), out, scoring, distributions=distributions, pdf=pdf)
+    return Path(out) / PAGE
+
+
+def _find_folders(paths: Sequence[Path], distributions: bool | None) -> tuple[list[Path], list[Path]]:
+    """The paths with runs at or below them, and the folders below them that `cramerl evaluate` wrote."""
+    with_runs, evaluations, can_play = [], dict[Path, None](), False
+    for path in paths:
+        folders = dict(walk_folders(path))
+        runs = [folder for folder, files in folders.items() if is_run(files)]
+        evaluated = [folder.resolve() for folder, files in folders.items() if EVALUATION_FILE in files]
+        if not runs and (not evaluated or distributions is False):
+            raise ValueError(f"{path} contains no runs made by cramerl train or cramerl sweep")
+        with_runs += [path] if runs else []
+        evaluations |= dict.fromkeys(evaluated if distributions is not False else ())
+        can_play |= distributions is True and any(map(has_weights, runs))
+    if can_play:
+        require_library(*DEEP_LIBRARIES)
+    elif distributions and not evaluations:
+        raise ValueError(
+            "distributions can be drawn only of runs that kept their weights (their setting checkpoints is full or "
+            f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, paths))}"
+        )
+    return with_runs, list(evaluations)
+
+
+def _require_replaceable(out: Path) -> None:
+    """Refuse to replace anything but an earlier report to which nothing was added."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise ValueError(f"out must be a folder, {out} is a file")
+    if out.resolve() == Path.cwd():
+        raise ValueError(f"out must not be the current folder, because it would be replaced; got {str(out)!r}")
+    inside = {path.name for path in out.iterdir()}
+    page = out / PAGE
+    ours = page.is_file() and f'content="{GENERATOR}"' in page.read_text(encoding="utf-8", errors="replace")[:1000]
+    others = sorted(inside - {PAGE, TABLES, SCORES, FIGURES, DOPAMINE})
+    if inside and (not ours or others):
+        what = f"something else ({others[0]})" if others else "files that are not part of a report"
+        raise ValueError(f"out must be new, empty or an earlier report, {out} contains {what}")
+
+
+def _replace(out: Path, build: Path) -> None:
+    """Move a finished report to its place; if that fails, the earlier one stays."""
+    old = build.with_name(build.name + "-old")
+    if out.exists():
+        out.rename(old)
+    try:
+        build.rename(out)
+    except OSError:
+        if old.exists():
+            old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_studies(
+    summaries: Sequence[Summary], build: Path, save: Callable[..., Picture], draw: bool, on_progress: OnProgress
+) -> list[Section]:
+    """Write the figures and Dopamine's rows of each study."""
+    names = [_file_name(summary.title) for summary in summaries]
+    sections, budget = [], Budget()
+    for i, summary in enumerate(summaries):
+        on_progress(f"{summary.title} ...")
+        prefix = f"{names[i]}-" if len(summaries) > 1 else ""
+        prefix += f"{i}-" if names.count(names[i]) > 1 else ""
+        pictures = [save(figure, prefix) for figure in make_figures(summary)]
+        figures, sentences = draw_agents(summary, budget, on_progress) if draw else ([], [])
+        drawn = Distributions([save(figure) for figure in figures], sentences)
+        sections.append(Section(summary, make_tables(summary), pictures, drawn))
+        for env, rows in dopamine_rows(summary.best.values()).items():
+            write_json(build / DOPAMINE / f"{prefix}{_file_name(env)}.json", rows)
+    return sections
+
+
+def _file_name(words: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", words).strip("-.") or "study"
+
+
+def _save_figure(figure: Figure, prefix: str = "", *, folder: Path, formats: Sequence[str]) -> Picture:
+    """Write a figure in every format under a new name; the page shows the SVG."""
+    stem = _file_name(f"{prefix}{figure.name}")
+    names = (stem, *(f"{stem}-{i}" for i in range(2, 1000)))
+    file = next(name for name in names if not (folder / f"{name}.svg").exists())
+    path = plots.save_same(figure.drawing, folder / f"{file}.svg")
+    svg = plots.put_titles(path, figure.titles).read_text(encoding="utf-8")
+    values = panel_values(figure.panels)
+    for suffix in formats:
+        plots.save_same(figure.drawing, folder / f"{file}{suffix}")
+    points = round(72 * figure.drawing.get_figwidth(), 6)  # as the SVG has it
+    return Picture(figure, inline_svg(svg, file), points, values, file)
+
+
+def _export(summary: Summary) -> dict[str, Any]:
+    """The scores of a study as plain values: rliable's arrays, and every run by itself."""
+    content: dict[str, Any] = {
+        "name": summary.title,
+        "command": summary.study.command,
+        "score": f"mean return of the episodes in the last {summary.scoring.tail:g} of the steps",
+        "protocol": {env: [one.sentence for one in summary.protocols[env]] for env in summary.games},
+        "runs": [],
+    }
+    for group in summary.groups:
+        for curve, score, whole in zip(group.curves, group.scores.tolist(), group.whole.tolist(), strict=True):
+            row = {"agent": group.series.label, "game": group.env, "seed": curve.seed, "score": score}
+            row |= {"whole_run": whole, "steps": group.steps}
+            row |= {name: curve.learned_with[name] for name in TUNED if name in curve.learned_with}
+            content["runs"].append(row)
+    if summary.best:
+        content["rliable"] = _plain(rliable_scores(summary.best, summary.games, summary.series)._asdict())
+    if (aggregates := summary.aggregates) is not None:
+        scores = _plain({one.label: runs for one, runs in aggregates.scores.items()})
+        content["normalised"] = {"games": aggregates.games, "scale": aggregates.scale, "scores_by_game": scores}
+    return content
+
+
+def _plain(values: Any) -> Any:
+    """Arrays as nested lists. JSON has no NaN, so missing values are null."""
+    return json.loads(json.dumps(values, default=np.ndarray.tolist), parse_constant=lambda name: None)

@@ -1,0 +1,51 @@
+"""The function `cramerl.watch`: from a trained agent to a page that shows what it predicts while it plays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cramerl.runs.folder import run_folders
+from cramerl.watching.page import write_page
+from cramerl.watching.play import load_watched, record
+from cramerl.watching.recording import is_evaluation, read_evaluation
+
+
+def watch(
+    runs: Any,
+    out: str | Path = "out/watch.html",
+    *,
+    highlight: str | None = None,
+    episodes: int = 1,
+    max_steps: int | None = None,
+    epsilon: float | None = None,
+    seed: int = 0,
+    lanes: Sequence[int] | None = None,
+) -> Path:
+    """Play with a trained agent and write a page that shows the distributions it predicts: `cramerl watch`.
+
+    Args:
+        runs: the folder of a run or an export, or what `cramerl.train` returned; several: the first one plays, the
+            others predict from the same frames. Or the folder of an evaluation, whose states are shown.
+        out: the page, one HTML file; an earlier one is replaced.
+        highlight: a phenomenon to mark, at whose strongest step the page opens (`cramerl.watching.phenomena`).
+        episodes: how many are played.
+        max_steps: stop after this many steps, even within an episode.
+        epsilon: fraction of random actions; None: the run's ``eval_epsilon``.
+        seed: of the environment and the random actions.
+        lanes: which run of each folder that holds a group; one number counts for all.
+
+    Returns:
+        The page.
+
+    Example:
+        >>> import cramerl
+        >>> run = cramerl.train("s51", "CartPole-v1")  # doctest: +SKIP
+        >>> cramerl.watch(run, "out/cartpole.html")  # doctest: +SKIP
+    """
+    folders = run_folders(runs)
+    if len(folders) == 1 and is_evaluation(folders[0]):
+        return write_page(read_evaluation(folders[0]), out, highlight=highlight)
+    playing = {"episodes": episodes, "epsilon": epsilon, "seed": seed, "max_steps": max_steps}
+    return write_page(record(load_watched(folders, lanes), **playing), out, highlight=highlight)
