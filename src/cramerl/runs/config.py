@@ -207,7 +207,7 @@ class TrainConfig:
 
     eval_episodes: int = _evaluation(
         0,
-        text="evaluation episodes at the end of each iteration, of the first run of a group; 0: none",
+        text="evaluation episodes of each run at the end of each iteration; 0: none",
         low=0,
         high=10**6,
     )

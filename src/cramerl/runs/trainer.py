@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cramerl.deep.agent import play_episodes
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.learner import finite_lanes
 from cramerl.deep.loop import Loop
 from cramerl.deep.trees import flatten, unflatten
-from cramerl.runs import build, loggers
+from cramerl.runs import loggers
 from cramerl.runs.config import SETTINGS
+from cramerl.runs.evaluator import Evaluator, evaluation_line, warning_of_one_game
 from cramerl.runs.folder import RunFolder
 from cramerl.runs.group import DIVERGED, RunGroup
 from cramerl.runs.log_lines import MUCH_CLIPPED, log_line
@@ -105,11 +105,14 @@ class Trainer:
         if not self._restored:
             self.loop.begin_iteration(self.iteration)
         with ExitStack() as stack:
+            self.evaluator = stack.enter_context(closing(Evaluator(self.group, self.loop.spec)))
             self.loggers = [
                 stack.enter_context(closing(x)) for x in loggers.make_loggers(self.group, self.folder.path, self.step)
             ]
             stop = stack.enter_context(stop_on_interrupt(self._announce_stop))
             self._clock, self._clock_step = time.perf_counter(), self.step
+            if one_game := warning_of_one_game(self.config, self.config.eval_episodes, self.config.eval_epsilon):
+                self._say(one_game)
             self._show_progress()
             while self.loop.block < self.total_blocks:
                 if not self._run_to_boundary(stop):
@@ -281,21 +284,11 @@ class Trainer:
         self._save()
 
     def _evaluate(self) -> None:
-        """Play evaluation episodes with the first run's agent."""
-        if not self.config.eval_episodes or 0 in self._diverged:
+        """Play evaluation episodes with every run that has not diverged."""
+        if not self.config.eval_episodes:
             return
-        if not hasattr(self, "_eval_envs"):
-            self._eval_envs = build.make_envs(self.config, min(self.config.eval_episodes, 16))
-        agent = build.make_agent(self.config, self.loop.spec, self.loop.params)
-        seed = int(np.random.SeedSequence([self.config.seed, self.iteration + 1, 1]).generate_state(1)[0] >> 1)
-        played = play_episodes(
-            agent, self._eval_envs, self.config.eval_episodes, epsilon=self.config.eval_epsilon, seed=seed
-        )
-        scores = [episode.score for episode in played]
-        row = self._place() | {"seed": self.config.seed, "eval/episodic_return": float(np.mean(scores))}
-        row |= {"eval/episodes": len(scores)}
-        row["eval/episodic_length"] = float(np.mean([episode.length for episode in played]))
-        self._write([row])
+        played = self.evaluator.play(self.loop.all_params, self.iteration + 1, self._diverged)
+        self._write([evaluation_line(self._place() | self.group.lanes[lane], each) for lane, each in played])
 
     def _save(self, *, can_continue: bool = True) -> None:
         if self.config.checkpoints == "none":
