@@ -97,7 +97,7 @@ class TrainConfig:
     steps: int = _run(1_000_000, text="agent steps of the whole run", low=1, high=_LARGEST, role="length")
     iteration_steps: int = _run(
         50_000,
-        text="steps between checkpoints; Atari and Gymnasium environments are reset there",
+        text="steps between checkpoints; with full ones, Atari and Gymnasium environments are reset there",
         low=1,
         high=_LARGEST,
         role="pace",
@@ -121,6 +121,13 @@ class TrainConfig:
     life_loss_ends: bool = _atari(False, text="Atari: a lost life ends the return for the learner")
     max_episode_steps: int = _environment(
         0, text="time limit in steps, a truncation; 0: the environment's own", low=0, high=10**8, scoring="protocol"
+    )
+    environment_resets: Literal["needed", "iteration"] = _environment(
+        "needed",
+        text="Atari, Gymnasium: needed resets at the end of an iteration if the run can be resumed (checkpoints full), "
+        "iteration always, as in runs of earlier versions",
+        role="pace",
+        families=("atari", "gymnasium"),
     )
     noop_max: int = _atari(0, text="Atari: most random no-ops at the start", low=0, high=10**4)
     fire_reset: bool = _atari(False, text="Atari: press fire at the start where a game needs it")
@@ -225,10 +232,17 @@ class TrainConfig:
             raise ValueError(f"v_min must be less than v_max, got {self.v_min} and {self.v_max}")
         if self.mass_penalty == 0 and self.mass_penalty_scale == "total":
             object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # without a penalty the scales are the same
+        if self.checkpoints == "full":
+            object.__setattr__(self, "environment_resets", "needed")  # at every iteration, which is the same
         if self.min_replay_steps > self.replay_steps:
             raise ValueError(
                 f"min_replay_steps must be at most replay_steps = {self.replay_steps}, got {self.min_replay_steps}"
             )
+
+    @property
+    def resets_environments(self) -> bool:
+        """Whether Atari and Gymnasium environments are reset at the end of each iteration, which cuts episodes."""
+        return self.checkpoints == "full" or self.environment_resets == "iteration"
 
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values."""
