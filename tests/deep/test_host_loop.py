@@ -186,4 +186,5 @@ def test_a_group_counts_episodes_and_begins_each_anew(in_thread):
         finished.append(group.finish())
     group.close()
     assert [i for i, ended in enumerate(finished) if ended] == [9, 20]
-    assert finished[9] == finished[20] == (2, 0.0, 20)
+    for ended in (finished[9], finished[20]):
+        assert [x.tolist() for x in ended] == [[0, 1], [0.0, 0.0], [10, 10], [0.0, 0.0]]

@@ -60,7 +60,7 @@ def test_a_run_that_diverged_at_once(tmp_path):
     diverging(tmp_path / "run", at=100)
     bad = max(read_curves([tmp_path]), key=lambda curve: curve.config.learning_rate)
     assert (bad.diverged, bad.last_step, len(bad.steps)) == (True, 100, 1)
-    assert not any(curve.diverged for curve in read_curves([tmp_path], scores="evaluation"))  # of the first lane only
+    assert [curve.diverged for curve in read_curves([tmp_path], scores="evaluation")] == [False, True]
 
 
 def test_old_settings_get_the_defaults_of_new_ones(run, tmp_path):

@@ -6,6 +6,7 @@ from study_runs import change_config, write_run
 
 from cramerl.evidence.curves import read_curves
 from cramerl.evidence.protocols import ScoringProtocol
+from cramerl.runs.group import RunGroup
 from cramerl.runs.presets import preset
 
 
@@ -36,6 +37,19 @@ def test_no_episode_of_atari_outlasts_an_iteration():
     assert ScoringProtocol.of(config, "evaluation").max_episode_steps == 27_000
     longer = dataclasses.replace(config, iteration_steps=10**7)
     assert ScoringProtocol.of(longer, "training").max_episode_steps == 27_000
+
+
+def test_an_iteration_is_a_limit_only_where_environments_are_reset():
+    """Runs of earlier versions were all reset; their config.json does not say so."""
+    config = preset("paper", "c51", "pong", num_envs=128, checkpoints="none")
+    assert ScoringProtocol.of(config, "training").max_episode_steps == 27_000
+    earlier = {name: value for name, value in config.to_json().items() if name != "environment_resets"}
+    (read,) = RunGroup.from_json(earlier).configs
+    assert ScoringProtocol.of(read, "training").max_episode_steps == 250_000 // 128
+    assert RunGroup.from_json(config.to_json()).first == config
+    resumable = RunGroup.from_json({**earlier, "checkpoints": "full"}).first
+    assert resumable == dataclasses.replace(config, checkpoints="full")
+    assert dataclasses.replace(resumable, checkpoints="none") == config
 
 
 def test_settings_of_atari_mean_nothing_elsewhere(tmp_path):

@@ -134,3 +134,15 @@ def test_intervals_of_few_seeds_are_doubted(seeds, doubted, tmp_path):
 def test_the_tail_is_a_fraction():
     with pytest.raises(ValueError, match=r"tail must be in \(0, 1\], got 1.5"):
         Scoring(tail=1.5)
+
+
+def test_episodes_that_resets_cut_are_noted_where_they_are_many(tmp_path):
+    """Of 4 episodes in the last fifth of the steps, 1 more is 20 %; without the column nothing is known."""
+    for seed in range(3):
+        write_run(tmp_path / "runs" / str(seed), env="pong", seed=seed)
+    rows = read_rows(tmp_path / "runs" / "1")
+    write_rows(tmp_path / "runs" / "1", [row | {"charts/episodes_cut": int(row["step"] < 500)} for row in rows])
+    rows[-2]["charts/episodes_cut"] = 1
+    write_rows(tmp_path / "runs" / "2", [row | {"seed": 2} for row in rows])
+    (note,) = (note for note in summary_of(tmp_path / "runs").notes if "Resets" in note)
+    assert note.endswith("so complete ones are too short and scores may be biased: s51 on pong, seed 2 (20%).")

@@ -11,7 +11,7 @@ import cramerl
 from cramerl.deep.envs.base import EnvSpec
 from cramerl.runs import folder
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.folder import RunFolder, load_config, versions
+from cramerl.runs.folder import EPISODES, METRICS, RunFolder, load_config, versions
 from cramerl.runs.group import RunGroup, as_group
 
 SPEC = EnvSpec("Toy-v0", "gymnasium", 3, (4, 5), "uint8", stack=2, frame_scale=255.0, frames_per_step=4)
@@ -31,7 +31,7 @@ def test_what_was_created_is_opened(run):
     assert again.spec.observation_shape == (4, 5, 2)
     assert sorted(path.name for path in run.path.iterdir()) == ["config.json", "environment.json", "versions.json"]
     assert list(again.metrics()) == []
-    assert again.metrics_size() == again.metrics_size(settle=True) == 0
+    assert again.log_sizes() == again.log_sizes(settle=True) == {METRICS: 0, EPISODES: 0}
 
 
 def test_the_same_settings_write_the_same_bytes(run, tmp_path):
@@ -157,7 +157,8 @@ def test_lines_are_added_and_read(run):
     run.append_metrics([])
     run.append_metrics([{"step": 2, "word": "Cramér"}, {"step": 3}])
     assert list(run.metrics()) == [{"step": 1}, {"step": 2, "word": "Cramér"}, {"step": 3}]
-    assert run.metrics_size() == (run.path / "metrics.jsonl").stat().st_size > 0
+    run.append_episodes(["1\n", "2\n"])
+    assert run.log_sizes() == {METRICS: (run.path / "metrics.jsonl").stat().st_size, EPISODES: 4}
     run.append_timing([{"step": 1, "charts/SPS": 2.5}])
     assert (run.path / "timing.jsonl").read_text() == '{"step": 1, "charts/SPS": 2.5}\n'
 
@@ -189,27 +190,34 @@ def test_a_line_that_is_no_json_is_named(run):
 
 
 def test_what_came_after_a_checkpoint_is_forgotten(run):
-    run.cut_metrics(0)
+    run.cut_logs({})
     run.append_metrics([{"step": 1}])
-    size = run.metrics_size()
+    run.append_episodes(["1\n"])
+    sizes = run.log_sizes()
     run.append_metrics([{"step": 2}])
-    run.cut_metrics(size)
-    assert list(run.metrics()) == [{"step": 1}]
-    run.cut_metrics(size)
+    run.append_episodes(["2\n"])
+    for _ in range(2):
+        run.cut_logs(sizes)
+        assert list(run.metrics()) == [{"step": 1}]
+        assert (run.path / EPISODES).read_text() == "1\n"
     run.append_metrics([{"step": 5}])
     assert list(run.metrics()) == [{"step": 1}, {"step": 5}]
-    run.cut_metrics(0)
+    run.cut_logs({})
     assert list(run.metrics()) == []
+    assert (run.path / EPISODES).read_text() == ""
 
 
-def test_a_log_shorter_than_a_checkpoint_says(run):
-    sentence = r"metrics.jsonl is shorter than the checkpoint says \({} < 500 bytes\)$"
+@pytest.mark.parametrize("name", [METRICS, EPISODES])
+def test_a_log_shorter_than_a_checkpoint_says(name, run):
+    sentence = name + r" is shorter than the checkpoint says \({} < 500 bytes\)$"
     with pytest.raises(ValueError, match=sentence.format(0)):
-        run.cut_metrics(500)
+        run.cut_logs({name: 500})
     run.append_metrics([{"step": 1}])
+    run.append_episodes(["eleven more\n"])
     with pytest.raises(ValueError, match=sentence.format(12)):
-        run.cut_metrics(500)
+        run.cut_logs({name: 500})
     assert list(run.metrics()) == [{"step": 1}]
+    assert (run.path / EPISODES).read_text() == "eleven more\n"
 
 
 def test_weights_are_described_for_each_lane(run):

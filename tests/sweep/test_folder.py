@@ -116,11 +116,14 @@ def test_a_run_is_finished_when_every_line_is_there(tmp_path):
     path = put_run(tmp_path, "CartPole-v1/x", group)
     assert not inspect_run(path).finished  # it has no evaluation yet
     log = path / "metrics.jsonl"
-    whole = log.read_text() + json.dumps({"step": 200, "seed": 0, "eval/episodic_return": 1.0}) + "\n"
+    rows = [json.dumps({"step": 200, "seed": seed, "eval/episodic_return": 1.0}) + "\n" for seed in range(3)]
+    whole = log.read_text() + "".join(rows)
+    log.write_text(log.read_text() + "".join(rows[:2]))
+    assert not inspect_run(path).finished  # of the last run
     log.write_text(whole)
     assert inspect_run(path).finished
     lines = whole.splitlines(keepends=True)
-    log.write_text("".join([*lines[:-2], lines[-1]]))
+    log.write_text("".join([*lines[:-4], *lines[-3:]]))
     assert not inspect_run(path).finished
     log.write_text(whole[:-5])
     assert inspect_run(path).step == 200
@@ -134,14 +137,14 @@ def test_a_group_is_finished_when_every_run_is_finished_or_diverged(tmp_path):
     for lane in (5, 3):
         diverge(log, group.lanes[lane], 300 + 100 * lane)
     assert not inspect_run(log.parent).finished  # it has no evaluation yet
-    last = json.dumps({"step": 1000, "seed": 0, "eval/episodic_return": 1.0}) + "\n"
-    log.write_text(log.read_text() + last)
+    evaluated = [{"step": 1000, **group.lanes[lane], "eval/episodic_return": 1.0} for lane in (0, 1, 2, 4)]
+    log.write_text(log.read_text() + "".join(json.dumps(row) + "\n" for row in evaluated))
     assert (inspect_run(log.parent).finished, inspect_run(log.parent).diverged) == (True, [3, 5])
     whole = log.read_text().splitlines(keepends=True)
-    log.write_text("".join([*whole[:-2], whole[-1]]))
+    log.write_text("".join([*whole[:-5], *whole[-4:]]))
     assert not inspect_run(log.parent).finished
-    # If the first run diverged there is no evaluation at the end.
-    log.write_text("".join(whole[:-1]))
+    # A run that diverged has no evaluation at the end.
+    log.write_text("".join([*whole[:-4], *whole[-3:]]))
     diverge(log, group.lanes[0], 500)
     assert inspect_run(log.parent).finished
     # If all diverged, there is nothing left to do.

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import statistics
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,10 @@ def run(options: argparse.Namespace) -> int:
     options.epsilon = config.eval_epsilon if options.epsilon is None else options.epsilon
     from cramerl.deep.agent import play_episodes
     from cramerl.runs import agents, build
+    from cramerl.runs.evaluator import warning_of_one_game
 
+    if one_game := warning_of_one_game(config, options.episodes, options.epsilon):
+        print(f"cramerl: {one_game}", file=sys.stderr)
     show_progress("loading ...")
     agent = agents.load_agent(options.folder, lane=options.lane)
     envs = build.make_envs(config, min(options.episodes, 16))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import statistics
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -193,8 +194,9 @@ def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
         yield f"mean return {mean:,.2f} in the last fifth of the steps ({episodes:,} episodes, with random actions)"
     evaluated = [row for row in result.rows if "eval/episodic_return" in row]
     if evaluated:
-        mean, episodes = evaluated[-1]["eval/episodic_return"], evaluated[-1]["eval/episodes"]
-        yield f"mean return {mean:,.2f} in {episodes} evaluation episodes"
+        last = [row for row in evaluated if row["step"] == evaluated[-1]["step"]]
+        mean, each = statistics.fmean(row["eval/episodic_return"] for row in last), " of each run" * (len(group) > 1)
+        yield f"mean return {mean:,.2f} in {last[0]['eval/episodes']} evaluation episodes{each}"
     yield f"the run is in {result.folder}"
     if len(group) > 1:
         yield f"{len(group)} runs were trained: {group.describe()}; play and export take one of them, --lane N (0)"

@@ -5,7 +5,7 @@ A lane is one run with its own seed, weights, replay and environments. Several l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -17,9 +17,19 @@ from cramerl.deep import replay as replays
 from cramerl.deep.block_totals import BlockTotals, add, ended, learned, no_totals
 from cramerl.deep.envs.base import EnvSpec
 from cramerl.deep.envs.gymnax import CompiledState, GymnaxEnv
+from cramerl.deep.episodes import (
+    Episodes,
+    Running,
+    count_step,
+    empty_record,
+    join,
+    read_record,
+    record_rows,
+    start_running,
+)
 from cramerl.deep.learner import Learner, LearnerState, LearnInfo, with_params
 from cramerl.deep.networks import Params
-from cramerl.deep.schedule import Schedule, Stream, stream
+from cramerl.deep.schedule import Schedule, Segment, Stream, stream
 
 Array = jax.Array
 # Up to this many rows or updates of a block are compiled one after another, which XLA runs faster; more are compiled as
@@ -37,8 +47,8 @@ class Lane(NamedTuple):
         frames: (N, *frame), seen now.
         first: (N,), whether they start an episode.
         last: (N,), whether they end one.
-        episode_return: (N,) so far.
-        episode_length: (N,) so far.
+        running: the episodes so far.
+        record: the episodes that ended; () in a checkpoint, before which `CompiledLoop.take_episodes` is called.
     """
 
     learner: LearnerState
@@ -47,8 +57,8 @@ class Lane(NamedTuple):
     frames: Array
     first: Array
     last: Array
-    episode_return: Array
-    episode_length: Array
+    running: Running
+    record: Any
 
 
 class CompiledProgram:
@@ -78,8 +88,8 @@ class CompiledProgram:
             frames=frames,
             first=~no,
             last=no,
-            episode_return=jnp.zeros(num_envs, dtype=jnp.float32),
-            episode_length=jnp.zeros(num_envs, dtype=jnp.int32),
+            running=start_running(num_envs),
+            record=empty_record(self.schedule),
         )
 
     def _blocks(
@@ -131,8 +141,7 @@ class CompiledProgram:
         env, step = jax.vmap(self.env.step)(step_keys, lane.env, actions)
         rewards = schedule.learner_rewards(step.rewards)
         replay = replays.finish_row(replay, row, actions, rewards, step.terminated)
-        returns = lane.episode_return + step.rewards
-        lengths = lane.episode_length + (~step.first).astype(jnp.int32)
+        running, record, returns, lengths = count_step(lane.running, lane.record, row, step, rewards, schedule.discount)
         lane = Lane(
             learner=lane.learner,
             replay=replay,
@@ -140,8 +149,8 @@ class CompiledProgram:
             frames=step.frames,
             first=step.first,
             last=step.ended,
-            episode_return=jnp.where(step.ended, 0.0, returns),
-            episode_length=jnp.where(step.ended, 0, lengths),
+            running=running,
+            record=record,
         )
         return lane, ended(step.ended, returns, lengths)
 
@@ -183,24 +192,51 @@ class CompiledLoop:
                 self._set_learner(self.lanes.learner._replace(**{name: each}))
         self._zero = jax.tree.map(lambda x: jnp.full(len(seeds), x) if self._many else x, no_totals())
         self.totals: BlockTotals = self._zero
+        self._read_row = 0  # rows whose episodes have been read
+        self._ended: list[list[Episodes]] = [[] for _ in seeds]
 
     def advance(self, num_blocks: int, stop: Callable[[], bool] | None = None) -> int:
         """Run all the blocks; ``stop`` is not asked, because a segment is one call of a compiled program."""
         for segment in self.schedule.segments(self.block, self.block + num_blocks):
-            block, until = jnp.int32(segment.start), jnp.int32(segment.stop)
             if segment.starts_learning and self.learner.support == "own":
-                written = block * self.schedule.rows_per_block
+                written = jnp.int32(segment.start * self.schedule.rows_per_block)
                 self._set_learner(self._program.find_support(self.lanes.learner, self.lanes.replay, written))
             if segment.changes_target:
                 self._set_learner(self._program.change_target(self.lanes.learner))
-            self.lanes, self.totals = self._program.run(
-                self.lanes, self.totals, self._keys, block, until, learning=segment.learns
-            )
-        self.block += num_blocks
+            for first, until in self._parts(segment):
+                self.lanes, self.totals = self._program.run(
+                    self.lanes, self.totals, self._keys, jnp.int32(first), jnp.int32(until), learning=segment.learns
+                )
+                self.block = until
         return num_blocks
 
     def time_updates(self) -> None:
         """Playing and learning are one program, which writes over what it is given: it cannot run on the side."""
+
+    def _parts(self, segment: Segment) -> Iterator[tuple[int, int]]:
+        """Cut a segment where the record of episodes is full, and read the record there."""
+        kept, start = record_rows(self.schedule) // self.schedule.rows_per_block, segment.start
+        while start < segment.stop:
+            room = kept - (start - self._read_row // self.schedule.rows_per_block)
+            if room == 0:
+                self._read_episodes()
+                room = kept
+            stop = min(start + room, segment.stop)
+            yield start, stop
+            start = stop
+
+    def _read_episodes(self) -> None:
+        record = jax.tree.map(np.asarray, self.lanes.record)
+        for lane, parts in enumerate(self._ended):
+            one = jax.tree.map(lambda x, lane=lane: x[lane], record) if self._many else record
+            parts.append(read_record(one, self._read_row, self.row))
+        self._read_row = self.row
+
+    def take_episodes(self) -> list[Episodes]:
+        """See `Loop`."""
+        self._read_episodes()
+        found, self._ended = [join(parts) for parts in self._ended], [[] for _ in self.seeds]
+        return found
 
     def take_totals(self) -> list[BlockTotals]:
         """See `Loop`."""
@@ -225,13 +261,14 @@ class CompiledLoop:
 
     def save(self) -> tuple[Lane, BlockTotals]:
         """See `Loop`."""
-        return self.lanes._replace(replay=()), self.totals
+        return self.lanes._replace(replay=(), record=()), self.totals
 
     def load(self, state: tuple[Lane, BlockTotals], counters: dict[str, int]) -> None:
         """See `Loop`."""
         lanes, self.totals = jax.tree.map(jnp.asarray, state)
-        self.lanes = lanes._replace(replay=self.lanes.replay)
+        self.lanes = lanes._replace(replay=self.lanes.replay, record=self.lanes.record)
         self.block = counters["block"]
+        self._read_row = self.row
 
     @property
     def counters(self) -> dict[str, int]:

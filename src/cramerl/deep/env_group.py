@@ -18,12 +18,20 @@ class Outcome(NamedTuple):
     terminated: Any
 
 
-class Finished(NamedTuple):
-    """Episodes that ended in one step: how many, their returns and lengths summed."""
+class Ended(NamedTuple):
+    """What ended in one step.
 
-    episodes: int
-    returns: float
-    lengths: int
+    Attributes:
+        envs: (M,) indices of the environments whose episodes ended, among all of the run.
+        returns: (M,) their returns, in the game's own points.
+        lengths: (M,) their lengths, in steps.
+        realised: (P,) discounted returns that ended, as the learner sees rewards: of episodes, or of lives.
+    """
+
+    envs: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    realised: np.ndarray
 
 
 class EnvGroup:
@@ -37,6 +45,8 @@ class EnvGroup:
         envs: the environments.
         column: index of the first of them among all environments of the run.
         in_thread: step them in a thread.
+        discount: gamma, for realised returns.
+        clip_rewards: whether the learner sees rewards clipped to [-1, 1].
 
     Attributes:
         frames: what is seen now.
@@ -45,8 +55,11 @@ class EnvGroup:
         outcome: of the last actions.
     """
 
-    def __init__(self, envs: HostEnvs, column: int, *, in_thread: bool):
+    def __init__(
+        self, envs: HostEnvs, column: int, *, in_thread: bool, discount: float = 1.0, clip_rewards: bool = False
+    ):
         self.envs, self.column, self.num_envs = envs, column, envs.num_envs
+        self._discount, self._clip_rewards = discount, clip_rewards
         self._thread = ThreadPoolExecutor(1) if in_thread else None
         self._running: Future[Step] | None = None
         self._done: Step | None = None
@@ -63,6 +76,7 @@ class EnvGroup:
         self.first, self.last = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
         self.outcome = self._nothing()
         self._returns, self._lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
+        self._discounted, self._weight = np.zeros(self.num_envs), np.ones(self.num_envs)
         self._stack = FrameStack(self.envs.spec, self.num_envs)
 
     def stacked(self) -> np.ndarray:
@@ -77,8 +91,8 @@ class EnvGroup:
         else:
             self._running = self._thread.submit(self.envs.step, actions)
 
-    def finish(self) -> Finished | None:
-        """Wait for the step that was started, if any. Returns the episodes it ended, or None."""
+    def finish(self) -> Ended | None:
+        """Wait for the step that was started, if any. Returns what it ended, or None."""
         if self._running is not None:
             self._done, self._running = self._running.result(), None
         if self._done is None:
@@ -89,12 +103,27 @@ class EnvGroup:
         self._returns += step.rewards
         # The first frame of an episode took no step, but the first frame of a life did.
         self._lengths += ~(step.first & ~step.terminated)
-        ended = step.ended
-        if not ended.any():
-            return None
-        finished = Finished(int(ended.sum()), float(self._returns[ended].sum()), int(self._lengths[ended].sum()))
-        self._returns[ended] = self._lengths[ended] = 0
-        return finished
+        realised = self._realised(step)
+        return self._take(step.ended, realised) if len(realised) else None
+
+    def cut(self) -> Ended:
+        """The episodes that are running, which the next `reset` cuts."""
+        return self._take(self._lengths > 0, np.zeros(0))
+
+    def _take(self, over: np.ndarray, realised: np.ndarray) -> Ended:
+        ended = Ended(self.column + np.flatnonzero(over), self._returns[over], self._lengths[over], realised)
+        self._returns[over] = self._lengths[over] = 0
+        return ended
+
+    def _realised(self, step: Step) -> np.ndarray:
+        """The discounted returns that a step ends."""
+        rewards = np.clip(step.rewards, -1, 1) if self._clip_rewards else step.rewards
+        self._discounted += self._weight * rewards
+        ends = step.terminated | step.ended
+        realised, anew = self._discounted[ends], ends | step.first
+        self._discounted[anew] = 0
+        self._weight = np.where(anew, 1, self._weight * self._discount)
+        return realised
 
     def close(self) -> None:
         """Wait for the step that was started, then close the environments."""

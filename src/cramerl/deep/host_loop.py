@@ -1,7 +1,8 @@
 """The loop for environments stepped from Python (Atari, Gymnasium): learning overlaps with stepping.
 
-Every iteration starts by resetting the environments with seeds derived from the run's seed and the iteration, because
-their state cannot be saved: this makes a resumed run equal an uninterrupted one.
+The state of these environments cannot be saved. A trainer whose run can be resumed therefore resets them at the start
+of every iteration, with seeds derived from the run's seed and the iteration: this makes a resumed run equal an
+uninterrupted one. Elsewhere they go on.
 
 How the work overlaps. JAX calls return before the device has computed anything. A block therefore chooses actions for a
 group of environments, launches the block's updates behind them, and steps the group while the device learns. With two
@@ -24,8 +25,9 @@ import numpy as np
 
 from cramerl.deep import replay as replays
 from cramerl.deep.block_totals import BlockTotals, no_totals
-from cramerl.deep.env_group import EnvGroup
+from cramerl.deep.env_group import Ended, EnvGroup
 from cramerl.deep.envs.base import EnvSpec, HostEnvs
+from cramerl.deep.episodes import Episodes, join
 from cramerl.deep.host_program import host_program, unrolled
 from cramerl.deep.learner import Learner, LearnerState, with_params
 from cramerl.deep.networks import Params
@@ -77,11 +79,15 @@ class HostLoop:
         self.learner, self.schedule, self.seed = learner, schedule, seed
         envs = envs if isinstance(envs, Sequence) else [envs]
         columns = np.cumsum([0, *(some.num_envs for some in envs)]).tolist()
-        self.groups = [EnvGroup(some, c, in_thread=len(envs) > 1) for some, c in zip(envs, columns, strict=False)]
+        seen = {"discount": schedule.discount, "clip_rewards": schedule.clip_rewards}
+        self.groups = [
+            EnvGroup(some, column, in_thread=len(envs) > 1, **seen) for some, column in zip(envs, columns, strict=False)
+        ]
         self.block = self.row = 0
         self.time_learner = False
         self.seconds = {"environment": 0.0, "acting": 0.0, "learning": 0.0}
         self._played, self._learned = _no_episodes(), no_totals()
+        self._ended: list[Episodes] = []
         self._iteration = self._iteration_row = 0
         self._key = jax.random.key(seed)
         updates, parts = schedule.updates_per_block, len(envs)
@@ -112,6 +118,7 @@ class HostLoop:
     def end_iteration(self) -> None:
         """Write the current frames, so that the last actions have an outcome; the episodes are cut there."""
         for group in self.groups:
+            self._keep(group.cut(), self.block * self.schedule.rows_per_block, cut=True)
             self.replay = self._program.see_last(self.replay, self._pack(group, 0), group.frames)
             if self.host_frames is not None:
                 self.host_frames.write(self.row, group.frames, group.column)
@@ -157,6 +164,11 @@ class HostLoop:
     def peek_totals(self) -> list[BlockTotals]:
         """See `Loop`."""
         return [jax.tree.map(np.asarray, self._totals())]
+
+    def take_episodes(self) -> list[Episodes]:
+        """See `Loop`."""
+        found, self._ended = join(self._ended), []
+        return [found]
 
     def save(self) -> HostSaved:
         """See `Loop`."""
@@ -243,12 +255,12 @@ class HostLoop:
 
     def _run_block(self, block: int, *, learning: bool) -> None:
         self._wait_for_launch()  # of the block before, whose updates make these weights
-        params, started = self.state.params, self.row
+        params, started, done = self.state.params, self.row, block * self.schedule.rows_per_block
         if self.time_learner:
             self._timed("learning", lambda: jax.block_until_ready(params))
         for i in range(self.schedule.rows_per_block):
             for group in self.groups:
-                self._timed("environment", lambda group=group: self._finish_step(group))
+                self._timed("environment", lambda group=group, i=i: self._finish_step(group, done + i))
                 actions = self._act(group, params, block)
                 if i == 0 and learning:  # behind the actions, which the device computes first
                     self._launch(block, started, self._updates_after(group))
@@ -256,20 +268,29 @@ class HostLoop:
                 self._timed("environment", lambda group=group, chosen=chosen: group.start(chosen))
             self.row += 1
 
-    def _finish_step(self, group: EnvGroup) -> None:
-        finished = group.finish()
-        if finished is not None:
+    def _finish_step(self, group: EnvGroup, rows: int) -> None:
+        """Wait for a group's step; ``rows`` is how many steps each environment has taken since the run began."""
+        ended = group.finish()
+        if ended is not None:
             self._played = self._played._replace(
-                episodes=self._played.episodes + finished.episodes,
-                returns=self._played.returns + finished.returns,
-                lengths=self._played.lengths + finished.lengths,
+                episodes=self._played.episodes + len(ended.envs),
+                returns=self._played.returns + ended.returns.sum(),
+                lengths=self._played.lengths + ended.lengths.sum(),
             )
+            self._keep(ended, rows, cut=False)
+
+    def _keep(self, ended: Ended, rows: int, *, cut: bool) -> None:
+        count = len(ended.envs)
+        steps = np.full(count, rows * self.schedule.num_envs)
+        self._ended.append(
+            Episodes(steps, ended.envs, ended.returns, ended.lengths, np.full(count, cut), ended.realised)
+        )
 
     def _settle(self) -> None:
         """Wait for everything that was started."""
         self._wait_for_launch()
         for group in self.groups:
-            self._finish_step(group)
+            self._finish_step(group, self.block * self.schedule.rows_per_block)
 
     def _act(self, group: EnvGroup, params: Any, block: int) -> Array:
         """Write the row that is seen and choose actions; the result is on the device and not waited for."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.envs.base import EnvSpec
+from cramerl.deep.episodes import Episodes
 from cramerl.deep.networks import Params
 from cramerl.deep.schedule import Schedule
 
@@ -77,7 +78,7 @@ class Loop(Protocol):
         ...
 
     def end_iteration(self) -> None:
-        """Finish the iteration, so that a checkpoint can be written."""
+        """Finish the iteration, so that a checkpoint can be written; episodes that cannot be saved are cut."""
         ...
 
     def take_totals(self) -> list[BlockTotals]:
@@ -86,6 +87,10 @@ class Loop(Protocol):
 
     def peek_totals(self) -> list[BlockTotals]:
         """The sums that `take_totals` would return; they are kept."""
+        ...
+
+    def take_episodes(self) -> list[Episodes]:
+        """The episodes of each lane that ended since the last call. What is not taken is not saved."""
         ...
 
     @property

@@ -266,12 +266,7 @@ def _read_run(folder: Path, study: Study, scores: ScoreKind) -> Iterator[Curve]:
         if lane is None:
             words = ", ".join(f"{name} {row[name]!r}" for name in LANE_SETTINGS if name in row)
             raise ValueError(f"{folder / METRICS} has a row of {words}, but {CONFIG} describes no such run")
-        if row.get(DIVERGED) is True:
-            # Only the first lane is evaluated, so only its divergence ends a curve of evaluations.
-            wanted = scores == "training" or lane == 0
-        else:
-            wanted = ("eval/episodic_return" in row) == (scores == "evaluation")
-        if wanted:
+        if row.get(DIVERGED) is True or ("eval/episodic_return" in row) == (scores == "evaluation"):
             rows[lane].append(row)
     for config, its_rows in zip(group.configs, rows, strict=True):
         yield _make_curve(config, its_rows, scores, folder, study, versions)

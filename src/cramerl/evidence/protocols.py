@@ -24,8 +24,8 @@ class ScoringProtocol:
         noop_max: largest number of no-ops at the start.
         fire_reset: whether fire is pressed at the start.
         full_action_space: whether all 18 actions are available.
-        max_episode_steps: time limit; 0 is the environment's own. Atari environments are reset at each iteration, so
-            no episode scored in training is longer than an iteration.
+        max_episode_steps: time limit; 0 is the environment's own. Where Atari environments are reset at each
+            iteration, no episode scored in training is longer than an iteration.
         clip_rewards: whether the learner sees clipped rewards.
         epsilon: fraction of random actions in the scored episodes, after its decay.
         scores: "training" or "evaluation".
@@ -49,7 +49,7 @@ class ScoringProtocol:
         # By its four frames per step if they are known, otherwise by its name.
         atari = not minatar and (env_family(config.env) == "atari" if frames_per_step is None else frames_per_step == 4)
         limit = config.max_episode_steps or (_ATARI_TIME_LIMIT if atari else 0)
-        if atari and scores == "training":
+        if atari and scores == "training" and config.resets_environments:
             limit = min(limit, config.iteration_steps // config.num_envs)
         return cls(
             family="MinAtar" if minatar else "Atari" if atari else "other",

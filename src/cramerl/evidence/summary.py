@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from cramerl.evidence.aggregates import Aggregates, aggregate
 from cramerl.evidence.comparisons import Comparison, compare
 from cramerl.evidence.curves import TUNED, Curve, Study, common_steps, require_one_protocol
 from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
 from cramerl.evidence.scores import BestGroups, ScoreGroup, Series, group_runs, setting_text
-from cramerl.runs.scores import TAIL
+from cramerl.runs.scores import MUCH_CUT, TAIL, in_tail
 
 _FEW_SEEDS = 5  # with fewer, a bootstrap has hardly anything to draw from
 
@@ -156,6 +158,7 @@ def _summarise(curves: list[Curve], title: str, scoring: Scoring) -> Summary:
     games = [env for env in by_game if any(group.env == env for group in scored)]
     series = sorted({group.series for group in scored}, key=lambda one: one.order)
     protocols = {env: sorted({curve.protocol for curve in its}) for env, its in by_game.items()}
+    notes += _note_cuts(curves, scoring.tail)
     notes += _note_scores(scored, diverged, without_score, best, scoring.tail)
     aggregates, more = None, []
     if not scoring.mix_protocols and len({one for env in games for one in protocols[env]}) > 1:
@@ -186,6 +189,19 @@ def _note_unfinished(words: str, curves: Iterable[Curve]) -> list[str]:
         for curve in curves
     )
     return [f"{words}: {_some(list(names))}."] if names else []
+
+
+def _note_cuts(curves: Iterable[Curve], tail: float) -> list[str]:
+    """Say which runs may have too low a score, because resets of their environments cut many episodes."""
+    names = []
+    for curve in curves:
+        inside = in_tail(curve.steps, curve.last_step, tail)
+        cut = float(np.nansum(curve.metrics.get("charts/episodes_cut", np.zeros(len(curve.steps)))[inside]))
+        fraction = cut / max(cut + float(curve.episodes[inside].sum()), 1)
+        if fraction > MUCH_CUT:
+            names.append(f"{curve.agent} on {curve.env}, seed {curve.seed} ({fraction:.0%})")
+    text = "Resets of the environments cut many episodes, so complete ones are too short and scores may be biased"
+    return [f"{text}: {_some(names)}."] if names else []
 
 
 def _note_scores(

@@ -79,7 +79,7 @@ class TrainConfig:
     )
     iteration_steps: int = _run(
         50_000,
-        text="steps between checkpoints; Atari and Gymnasium environments are reset there",
+        text="steps between checkpoints; with full ones, Atari and Gymnasium environments are reset there",
         low=1,
         high=LARGEST,
         role="pace",
@@ -108,6 +108,13 @@ class TrainConfig:
     life_loss_ends: bool = _atari(False, text="Atari: a lost life ends the return for the learner")
     max_episode_steps: int = _environment(
         0, text="time limit in steps, a truncation; 0: the environment's own", low=0, high=10**8, scoring="protocol"
+    )
+    environment_resets: Literal["needed", "iteration"] = _environment(
+        "needed",
+        text="Atari, Gymnasium: needed resets at the end of an iteration if the run can be resumed (checkpoints full), "
+        "iteration always, as in runs of earlier versions",
+        role="pace",
+        families=("atari", "gymnasium"),
     )
     noop_max: int = _atari(0, text="Atari: most random no-ops at the start", low=0, high=10**4)
     fire_reset: bool = _atari(False, text="Atari: press fire at the start where a game needs it")
@@ -281,7 +288,7 @@ class TrainConfig:
 
     eval_episodes: int = _evaluation(
         0,
-        text="evaluation episodes at the end of each iteration, of the first run of a group; 0: none",
+        text="evaluation episodes of each run at the end of each iteration; 0: none",
         low=0,
         high=10**6,
         common=True,
@@ -305,6 +312,8 @@ class TrainConfig:
             object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # without a penalty the scales are the same
         if applies_to_agent("q_lambda", self.agent):
             self._check_q_lambda()
+        if self.checkpoints == "full":
+            object.__setattr__(self, "environment_resets", "needed")  # at every iteration, which is the same
         if self.min_replay_steps > self.replay_steps:
             raise ValueError(
                 f"min_replay_steps must be at most replay_steps = {self.replay_steps}, got {self.min_replay_steps}"
@@ -318,6 +327,11 @@ class TrainConfig:
             )
         if self.q_lambda == 0 and self.q_lambda_greedy != 1:
             raise ValueError(f"q_lambda_greedy needs q_lambda above 0, got {self.q_lambda_greedy} and q_lambda 0")
+
+    @property
+    def resets_environments(self) -> bool:
+        """Whether Atari and Gymnasium environments are reset at the end of each iteration, which cuts episodes."""
+        return self.checkpoints == "full" or self.environment_resets == "iteration"
 
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values."""

@@ -1,7 +1,7 @@
 """The folder of a run: settings, versions, metrics, timing, and reading them back.
 
-``metrics.jsonl`` contains nothing that depends on the clock: two runs with the same settings on the same machine write
-the same bytes, interrupted or not. Speed and time go to ``timing.jsonl``.
+``metrics.jsonl`` and ``episodes.jsonl`` contain nothing that depends on the clock: two runs with the same settings on
+the same machine write the same bytes, interrupted or not. Speed and time go to ``timing.jsonl``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import shlex
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,10 @@ from cramerl.runs.group import RunGroup
 if TYPE_CHECKING:
     from cramerl.deep.envs.base import EnvSpec
 
-METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+METRICS, EPISODES, TIMING = "metrics.jsonl", "episodes.jsonl", "timing.jsonl"
 CONFIG, SPEC, VERSIONS, WEIGHT_NORMS = "config.json", "environment.json", "versions.json", "weights.json"
 EXPORTED_WEIGHTS = "model.safetensors"
-RUN_FILES = {CONFIG, SPEC, VERSIONS, METRICS, TIMING, WEIGHT_NORMS, "checkpoints", "tensorboard", ".lock"}
+RUN_FILES = {CONFIG, SPEC, VERSIONS, METRICS, EPISODES, TIMING, WEIGHT_NORMS, "checkpoints", "tensorboard", ".lock"}
 """All that training writes into a folder."""
 _XLA_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE")  # of the environment; they change results
 _LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "gymnax", "ale-py", "gymnasium", "safetensors")
@@ -133,23 +133,24 @@ class RunFolder:
         """Add lines."""
         _append(self.path / TIMING, rows)
 
-    def metrics_size(self, *, settle: bool = False) -> int:
-        """Bytes of ``metrics.jsonl``; ``settle`` waits until they are on the disk."""
-        file = self.path / METRICS
-        if not file.exists():
-            return 0
-        with file.open("rb") as lines:
-            if settle:
-                os.fsync(lines.fileno())
-            return os.fstat(lines.fileno()).st_size
+    def append_episodes(self, lines: Iterable[str]) -> None:
+        """Add lines."""
+        with (self.path / EPISODES).open("a", encoding="utf-8") as out:
+            out.writelines(lines)
 
-    def cut_metrics(self, size: int) -> None:
-        """Remove the lines written after a checkpoint."""
-        file = self.path / METRICS
-        if self.metrics_size() < size:
-            raise ValueError(f"{file} is shorter than the checkpoint says ({self.metrics_size()} < {size} bytes)")
-        if file.exists():
-            os.truncate(file, size)
+    def log_sizes(self, *, settle: bool = False) -> dict[str, int]:
+        """Bytes of ``metrics.jsonl`` and ``episodes.jsonl``; ``settle`` waits until they are on the disk."""
+        return {name: _size(self.path / name, settle=settle) for name in (METRICS, EPISODES)}
+
+    def cut_logs(self, sizes: Mapping[str, int]) -> None:
+        """Remove the lines written after a checkpoint, which says how long the logs were."""
+        for name in (METRICS, EPISODES):
+            found, size = _size(self.path / name), sizes.get(name, 0)
+            if found < size:
+                raise ValueError(f"{self.path / name} is shorter than the checkpoint says ({found} < {size} bytes)")
+        for name in (METRICS, EPISODES):
+            if (self.path / name).exists():
+                os.truncate(self.path / name, sizes.get(name, 0))
 
 
 def require_new_folder(path: Path) -> None:
@@ -236,6 +237,15 @@ def run_folders(runs: Any) -> list[Path]:
     if isinstance(runs, (str, Path)) or hasattr(runs, "folder"):
         runs = [runs]
     return [Path(getattr(run, "folder", run)) for run in runs]
+
+
+def _size(file: Path, *, settle: bool = False) -> int:
+    if not file.exists():
+        return 0
+    with file.open("rb") as lines:
+        if settle:
+            os.fsync(lines.fileno())
+        return os.fstat(lines.fileno()).st_size
 
 
 def load_group(path: str | Path) -> RunGroup:

@@ -120,7 +120,8 @@ class RunGroup:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunGroup:
         """A group from plain values; those of earlier versions, which listed seeds and rates in one config, too."""
-        values = dict(values)
+        # Runs that do not say when their environments were reset were made when all were, at each iteration.
+        values = {"environment_resets": "iteration", **values}
         names = ("runs", "lanes", "learning_rates", "mass_penalties")
         runs, number, rates, penalties = (values.pop(name, None) for name in names)
         if runs is None:

@@ -13,20 +13,22 @@ import jax
 import numpy as np
 
 from cramerl import _svg
-from cramerl.deep.agent import play_episodes
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.checkpoint import CheckpointStore
+from cramerl.deep.episodes import Episodes
 from cramerl.deep.learner import finite_lanes
 from cramerl.deep.loop import Loop
 from cramerl.deep.trees import flatten, unflatten
-from cramerl.runs import build, loggers
+from cramerl.runs import loggers
 from cramerl.runs.config import LANE_SETTINGS, SETTINGS
-from cramerl.runs.folder import RunFolder
+from cramerl.runs.evaluator import Evaluator, evaluation_line, warning_of_one_game
+from cramerl.runs.folder import EPISODES, METRICS, RunFolder
 from cramerl.runs.forecast import Forecast, describe_forecast
 from cramerl.runs.group import DIVERGED, RunGroup
-from cramerl.runs.log_lines import MUCH_CLIPPED, log_line
+from cramerl.runs.log_lines import episode_lines, evaluation_episode_lines, log_line, warning_of_cuts
 from cramerl.runs.scores import tail_score
 from cramerl.runs.stop_signals import stop_on_interrupt
+from cramerl.runs.support_watch import SupportWatch, support_of
 
 _MAY_CHANGE = ("record", "length", "start")  # roles of settings that a resumed run may have changed
 
@@ -111,7 +113,9 @@ class Trainer:
         self._clock, self._clock_step, self._speed = time.perf_counter(), 0, 0.0
         self._last_row: dict[str, Any] | None = None
         self._diverged: set[int] = set()  # lanes
-        self._warned_of: set[str] = set()  # ends of the support
+        self._support_watch = SupportWatch(self.config)
+        self._ended = 0  # episodes that ended since the environments were reset
+        self._warned_of_cuts = False
         self._restored = False
 
     @property
@@ -124,12 +128,15 @@ class Trainer:
         if not self._restored:
             self.loop.begin_iteration(self.iteration)
         with ExitStack() as stack:
+            self.evaluator = stack.enter_context(closing(Evaluator(self.group, self.loop.spec)))
             self.loggers = [
                 stack.enter_context(closing(x)) for x in loggers.make_loggers(self.group, self.folder.path, self.step)
             ]
             stop = stack.enter_context(stop_on_interrupt(self._announce_stop))
             self._clock, self._clock_step = time.perf_counter(), self.step
             self._forecast = Forecast(self.loop, self.total_blocks)
+            if one_game := warning_of_one_game(self.config, self.config.eval_episodes, self.config.eval_epsilon):
+                self._say(one_game)
             self._show_progress()
             while self.loop.block < self.total_blocks:
                 if not self._run_to_boundary(stop):
@@ -144,7 +151,7 @@ class Trainer:
             self.message = "; ".join(self.store.problems) + "; continuing from an earlier one"
         if saved is None:
             self.message = "there is no checkpoint yet: the run starts from the beginning"
-            self.folder.cut_metrics(0)
+            self.folder.cut_logs({})
             return False
         require_same_settings(self.group, RunGroup.from_json(saved.info["settings"]), self.folder.path)
         longer = self.loop.schedule.blocks(self.config.steps) > saved.info["counters"]["block"]
@@ -160,7 +167,9 @@ class Trainer:
         self._diverged = set(saved.info["diverged"])
         self.loop.load(state, saved.info["counters"])
         self._restored = True
-        self.folder.cut_metrics(saved.info["metrics_bytes"])
+        self.folder.cut_logs({METRICS: saved.info["metrics_bytes"], EPISODES: saved.info.get("episodes_bytes", 0)})
+        rows = (row for row in self.folder.metrics() if row["iteration"] == self.iteration)
+        self._ended = sum(row.get("charts/episodes", 0) for row in rows)
         return True
 
     def _run_to_boundary(self, stop: Callable[[], bool]) -> bool:
@@ -172,16 +181,21 @@ class Trainer:
             if self.loop.advance(part, stop) < part:
                 return False
             self._forecast.part_done()
-        self._log()
+        reset = self.config.resets_environments and self.loop.block == start + self.iteration_blocks
+        if reset:
+            self.loop.end_iteration()
+        self._log(reset=reset)
         if self.loop.block == end:
-            self._end_iteration(last=self.loop.block == self.total_blocks)
+            self._end_iteration()
         return not stop() or self.loop.block == self.total_blocks
 
-    def _log(self) -> None:
-        totals = self.loop.take_totals()
+    def _log(self, *, reset: bool) -> None:
+        totals, episodes = self.loop.take_totals(), self.loop.take_episodes()
         expected = self._forecast.expected()  # now that the device is idle
-        rows = self._rows(totals)
-        self._warn_of_support(totals)
+        cut = [int(one.cut.sum()) if reset and self.loop.spec.family != "gymnax" else None for one in episodes]
+        rows = self._rows(totals, cut)
+        self._write_episodes(episodes)
+        self._warn(totals, episodes, cut)
         self._write(rows)
         if expected is not None:
             self._say(describe_forecast(expected, self.config, jax.default_backend()))
@@ -208,7 +222,7 @@ class Trainer:
     def _place(self) -> dict[str, Any]:
         return {"step": self.step, "frames": self.step * self.loop.spec.frames_per_step, "iteration": self.iteration}
 
-    def _rows(self, totals: list[Any]) -> list[dict[str, Any]]:
+    def _rows(self, totals: list[Any], cut: list[int | None]) -> list[dict[str, Any]]:
         """A line for each run that had not diverged before; raises Diverged if none is left."""
         schedule, found = self.loop.schedule, self._newly_diverged(totals)
         updates = int(schedule.updates_before(self.loop.block))
@@ -218,7 +232,7 @@ class Trainer:
                 rows.append({**self._place(), **settings, DIVERGED: True})
             elif lane not in self._diverged:
                 support = self._support(lane) if self.config.v_min is None else None
-                rows.append(log_line(self._place() | settings, part, exploration, updates, support))
+                rows.append(log_line(self._place() | settings, part, exploration, updates, support, cut[lane]))
         if len(self._diverged) + len(found) == len(self.group):
             self._write(rows)  # the log says what became of each run
             raise Diverged(self._why_diverged(found))
@@ -259,71 +273,56 @@ class Trainer:
         return (update + 1) * self.config.update_period_steps + schedule.first_learning_block * schedule.steps_per_block
 
     def _support(self, lane: int) -> tuple[float, float] | None:
-        """Smallest and largest return of a run's support, if it has one."""
-        support = self.loop.all_params.get("support")
-        if support is None:
-            return None
-        low, spacing = (np.asarray(support[name]).reshape(-1)[lane] for name in ("low", "spacing"))
-        return float(low), float(low + spacing * (self.config.num_atoms - 1))
+        return support_of(self.config, self.loop.all_params, lane)
 
-    def _warn_of_support(self, totals: list[BlockTotals]) -> None:
-        """Say once of each end that returns or values lie beyond it; a support that finds itself moves by itself."""
-        if self.config.v_min is None:
-            return
-        for lane, total in enumerate(totals):
-            support = self._support(lane)
-            if support is None or not total.blocks or lane in self._diverged:
-                continue
-            info, blocks = total.info, int(total.blocks)
-            value, below, above = (float(x) / blocks for x in (info.q_values, info.clipped_below, info.clipped_above))
-            self._warn_of_end("v_min", support[0], "below", below, value, outside=value < support[0])
-            self._warn_of_end("v_max", support[1], "above", above, value, outside=value > support[1])
+    def _write_episodes(self, episodes: list[Episodes]) -> None:
+        for lane, (settings, own) in enumerate(zip(self.group.lanes, episodes, strict=True)):
+            if lane not in self._diverged:
+                self.folder.append_episodes(episode_lines(settings, own))
 
-    def _warn_of_end(self, end: str, place: float, side: str, mass: float, value: float, *, outside: bool) -> None:
-        if end in self._warned_of or not (mass > MUCH_CLIPPED or outside):
-            return
-        self._warned_of.add(end)
-        what = f"{mass:.0%} of the target mass lies" if mass > MUCH_CLIPPED else f"the mean value {value:.3g} is"
-        self._say(
-            f"{what} {side} {end} = {place:g}: returns beyond it cannot be told apart. Choose another {end}, or leave "
-            "v_min and v_max out: the support then finds itself"
-        )
+    def _warn(self, totals: list[BlockTotals], episodes: list[Episodes], cut: list[int | None]) -> None:
+        """Say what lies beyond the support, and how many episodes resets cut."""
+        for lane, (total, own) in enumerate(zip(totals, episodes, strict=True)):
+            if lane not in self._diverged:
+                for words in self._support_watch.warnings(self._support(lane), total, own.realised):
+                    self._say(words)
+        self._ended += int(totals[0].episodes)
+        if cut[0] is not None:
+            if not self._warned_of_cuts and (words := warning_of_cuts(self.config, cut[0], self._ended)):
+                self._warned_of_cuts = True
+                self._say(words)
+            self._ended = 0
 
     def _say(self, text: str) -> None:
         """Add to the message of the next status."""
         self.message = text if self.message is None else f"{self.message}; {text}"
 
-    def _end_iteration(self, *, last: bool) -> None:
+    def _end_iteration(self) -> None:
         self._evaluate()
-        if last and self.loop.block % self.iteration_blocks:
+        if self.loop.block % self.iteration_blocks:
             # The run ends in the middle of an iteration: save it as it stands, so that the run can be made longer.
             self._save(can_continue=self.loop.can_pause)
             return
         self.iteration += 1
-        self.loop.end_iteration()
-        self.loop.begin_iteration(self.iteration)
+        if self.config.resets_environments:
+            self.loop.begin_iteration(self.iteration)
         self._save()
 
     def _evaluate(self) -> None:
-        """Play evaluation episodes with the first run's agent."""
-        if not self.config.eval_episodes or 0 in self._diverged:
+        """Play evaluation episodes with every run that has not diverged."""
+        if not self.config.eval_episodes:
             return
-        if not hasattr(self, "_eval_envs"):
-            self._eval_envs = build.make_envs(self.config, min(self.config.eval_episodes, 16))
-        agent = build.make_agent(self.config, self.loop.spec, self.loop.params)
-        seed = int(np.random.SeedSequence([self.config.seed, self.iteration + 1, 1]).generate_state(1)[0] >> 1)
-        played = play_episodes(
-            agent, self._eval_envs, self.config.eval_episodes, epsilon=self.config.eval_epsilon, seed=seed
-        )
-        scores = [episode.score for episode in played]
-        row = self._place() | {"seed": self.config.seed, "eval/episodic_return": float(np.mean(scores))}
-        row |= {"eval/episodes": len(scores)}
-        row["eval/episodic_length"] = float(np.mean([episode.length for episode in played]))
-        self._write([row])
+        rows = []
+        for lane, played in self.evaluator.play(self.loop.all_params, self.iteration + 1, self._diverged):
+            settings = self.group.lanes[lane]
+            rows.append(evaluation_line(self._place() | settings, played))
+            self.folder.append_episodes(evaluation_episode_lines(settings, self.step, played))
+        self._write(rows)
 
     def _save(self, *, can_continue: bool = True) -> None:
         if self.config.checkpoints == "none":
             return
+        sizes = self.folder.log_sizes(settle=True)
         info = {
             "iteration": self.iteration,
             "step": self.step,
@@ -331,7 +330,8 @@ class Trainer:
             "settings": self.group.to_json(),
             "can_continue": can_continue,
             "diverged": sorted(self._diverged),
-            "metrics_bytes": self.folder.metrics_size(settle=True),
+            "metrics_bytes": sizes[METRICS],
+            "episodes_bytes": sizes[EPISODES],
         }
         if self.config.checkpoints == "weights":
             self.store.save(info, flatten({"params": self.loop.all_params}))
@@ -352,6 +352,7 @@ class Trainer:
         if found and len(self._diverged) + len(found) == len(self.group):
             raise Diverged(self._why_diverged(found))
         if self.config.checkpoints == "full" and self.loop.can_pause:
+            self._write_episodes(self.loop.take_episodes())  # what is not taken is not saved
             self._save()
         elif self.config.checkpoints == "full":
             self._say("the replay is shorter than an iteration: resuming starts at the iteration's beginning")

@@ -165,7 +165,7 @@ def _start_from_weights(config: TrainConfig, loop: Loop) -> None:
 def _headline(config: TrainConfig, family: str, folder: Path) -> str:
     kind = {"gymnax": "gymnax", "atari": "Atari", "gymnasium": "Gymnasium"}[family]
     size = f"{config.steps:,} steps, {config.num_envs} environments"
-    if family != "gymnax":  # an iteration bounds the length of an episode
+    if family != "gymnax" and config.resets_environments:  # an iteration bounds the length of an episode
         size += f", reset every {config.iteration_steps // config.num_envs:,} steps"
     return (
         f"{config.agent} on {config.env} ({kind}, preset {config.preset or 'none'}): {size}, into {folder}; compiling"

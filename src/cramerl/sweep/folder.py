@@ -85,13 +85,14 @@ def find_runs(out: Path) -> list[RunState]:
 def inspect_run(folder: Path) -> RunState:
     """How far the run or group in a folder is."""
     group = load_group(folder)
-    rows = last_rows(folder / METRICS, len(group) + 1)
+    rows = last_rows(folder / METRICS, 2 * len(group))
     step = max((row["step"] for row in rows), default=0)
     last = [row for row in rows if row["step"] == step]
     lines = sum("charts/epsilon" in row for row in last)
     diverged = group.diverged(RunFolder(folder).metrics()) if lines < len(group) > 1 else []
     config = group.first
-    evaluated = not config.eval_episodes or 0 in diverged or any("eval/episodic_return" in row for row in last)
+    evaluations = sum("eval/episodic_return" in row for row in last)
+    evaluated = not config.eval_episodes or evaluations + len(diverged) == len(group)
     at_end = step >= config.steps or len(diverged) == len(group)
     finished = at_end and lines + len(diverged) == len(group) and evaluated
     return RunState(str(folder), group, step, finished, any(folder.glob("checkpoints/*/manifest.json")), diverged)
