@@ -70,6 +70,7 @@ def show(figure: float, expected: Expected) -> str:
 def to_json(claims: Sequence[Claim]) -> dict[str, Any]:
     """Plain values: every claim, the verdicts counted, and whether all passed. Bounds that are infinite are None."""
     return {
+        "made_by": "cramerl verify",
         "passed": all(claim.passed for claim in claims),
         "counts": dict(count(claims)),
         "claims": [
