@@ -42,7 +42,7 @@ browser:  ## a Chromium for the tests of pages, from Debian's packages (without 
 	  || echo "no Chromium could be installed: the tests of pages will be skipped"
 
 demo: $(VENV)/.ready-all  ## see what it does, at the size of a laptop, in a few minutes; writes out/demo/, with a page of it
-	$(BIN)/cramerl demo --out $(OUT) --train-steps $(TRAIN_STEPS)
+	$(BIN)/cramerl demo --out $(OUT) --train-steps $(TRAIN_STEPS) --overwrite
 
 pictures: $(READY) demo browser  ## the pictures of README.md and docs, from what `make demo` makes
 	$(BIN)/python docs/pictures.py $(OUT)

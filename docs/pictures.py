@@ -63,7 +63,8 @@ def make_pong(trained: Path, out: Path) -> None:
 def make_asterix(trained: Path, out: Path) -> None:
     """Draw one step of an agent that plays Asterix."""
     figure = out / "watch-asterix.png"
-    run("watch", trained, "--highlight", "double-negative", "--picture", "strongest", "--picture-out", figure)
+    shown = ("--highlight", "double-negative", "--picture", "strongest")
+    run("watch", trained, *shown, "--picture-out", figure, "--overwrite")
     shrink(figure)
 
 
@@ -81,7 +82,18 @@ def make(demo: Path, out: Path) -> None:
         shrink(out / name)
     shown = ["--seed", 1, "--highlight", "compensation"]
     figure = out / "watch-figure.png"
-    run("watch", *pair, *shown, "--picture", "strongest", "--picture-out", figure, "--out", demo / "watch.html")
+    run(
+        "watch",
+        *pair,
+        *shown,
+        "--picture",
+        "strongest",
+        "--picture-out",
+        figure,
+        "--out",
+        demo / "watch.html",
+        "--overwrite",
+    )
     shrink(figure)
     with tempfile.TemporaryDirectory() as profile, open_chromium(Path(profile)) as browser:
         photograph(browser, demo / "watch.html", out / "watch.png", height=980)

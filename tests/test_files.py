@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cramerl._files import require_writable, write_text, write_whole
+from cramerl._files import is_made_by, require_replaceable, require_writable, write_text, write_whole
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path):
@@ -43,3 +43,33 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
         write_text(pipe, "words")
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs"),
+    [
+        ("a.html", '<meta name="generator" content="cramerl watch 1.0">', "<p>I like cramerl watch</p>"),
+        ("a.json", '{"made_by": "cramerl watch"}', '{"notes": "cramerl watch"}'),
+        ("a.md", "This page is made by `cramerl watch FILE`.", "Try cramerl watch."),
+        ("a.png", "PNG Software cramerl watch", "PNG Software another"),
+        (
+            "a.html",
+            '<meta name="generator" content="cramerl watch">',
+            '<meta name="generator" content="cramerl report">',
+        ),
+        ("a.gif", "cramerl watch", ""),
+    ],
+)
+def test_a_file_is_replaced_by_what_made_it(name, ours, theirs, tmp_path):
+    path = tmp_path / name
+    assert not require_replaceable("out", path, "cramerl watch")
+    path.write_text(ours)
+    assert is_made_by(path, "cramerl watch")
+    assert require_replaceable("out", path, "cramerl watch")
+    path.write_text(theirs)
+    for argument, way in (("out", "overwrite=True"), ("--out", "--overwrite")):
+        with pytest.raises(
+            ValueError, match=f"^{argument} must be a new file or one that cramerl watch wrote, .* {way}$"
+        ):
+            require_replaceable(argument, path, "cramerl watch")
+    assert require_replaceable("out", path, "cramerl watch", overwrite=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+_PICTURES = (".gif", ".mp4", ".pdf", ".png")
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
@@ -49,6 +52,39 @@ def require_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise ValueError(f"the file to write must be in a folder that can be written to, got {path}") from error
+
+
+def is_made_by(path: Path, maker: str) -> bool:
+    """Whether a file says that a command such as "cramerl watch" wrote it, in the way of its format.
+
+    HTML has a generator, JSON ``made_by``, Markdown a sentence, SVG a title, other pictures a comment somewhere.
+    """
+    try:
+        if path.suffix.lower() in _PICTURES:
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return content.find(maker.encode()) >= 0
+        with path.open(encoding="utf-8", errors="replace") as file:
+            start = file.read(4000)
+        marks = (f"{before}{maker}" for before in ('content="', '"made_by": "', "made by `", "<dc:title>"))
+        return any(mark in start for mark in marks)
+    except (OSError, ValueError):  # it cannot be read, or is empty
+        return False
+
+
+def require_replaceable(name: str, path: Path, maker: str, *, overwrite: bool = False) -> bool:
+    """Raise ValueError if a file cannot be written, or would replace one of another maker; whether it replaces one.
+
+    Args:
+        name: of the argument, for the error.
+        path: the file.
+        maker: the command that writes it, such as "cramerl watch".
+        overwrite: whether it may replace any file.
+    """
+    require_writable(path)
+    if path.exists() and not overwrite and not is_made_by(path, maker):
+        instead = f"choose another, or add {'--overwrite' if name.startswith('--') else 'overwrite=True'}"
+        raise ValueError(f"{name} must be a new file or one that {maker} wrote, {path} is something else: {instead}")
+    return path.exists()
 
 
 def write_json(path: Path, content: Any) -> Path:

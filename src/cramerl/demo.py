@@ -28,6 +28,8 @@ from cramerl.measures import mean, nearest_distribution, negative_mass, total_ma
 from cramerl.projections import backup
 from cramerl.supports import Support
 
+MADE_BY = "cramerl demo"
+
 
 class Conditioning(NamedTuple):
     """Lemma 1 for one number of atoms, unit spacing."""
@@ -93,6 +95,7 @@ def evaluate_queue() -> Evaluation:
 def summary(demo: Demo) -> dict[str, Any]:
     """The demonstration as plain values, for a JSON file."""
     return {
+        "made_by": MADE_BY,
         "support": repr(demo.support),
         "conditioning": [row._asdict() for row in demo.conditioning],
         "descents": [
@@ -123,7 +126,7 @@ def draw(demo: Demo, path: Path) -> Path:
     right.set(xlabel="gradient steps", ylabel="Cramér distance to the target", ylim=(3e-15, 3))
     right.legend(frameon=False, fontsize=8, loc="center right")
     right.set_title(f"Learning {demo.support.num_atoms} atoms by gradient descent")
-    return plots.save(figure, path)
+    return plots.save(figure, path, MADE_BY)
 
 
 def _conditioning(num_atoms: int) -> Conditioning:

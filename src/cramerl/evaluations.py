@@ -13,15 +13,17 @@ import numpy as np
 from cramerl import linear, plots
 from cramerl._arrays import Floats
 from cramerl._extras import load_library
-from cramerl._files import write_whole
 from cramerl.linear import DistributionalLSTD, Evaluation, MarkovRewardProcess
-from cramerl.linear.evaluation_file import write_log_record, write_process_record
+from cramerl.linear.evaluation_file import EVALUATION_FILE, MADE_BY, write_log_record, write_process_record
 from cramerl.linear.examples import gridworld, queue, random_walk, ring
 from cramerl.linear.sources.layout import Layout
 from cramerl.linear.sources.parquet import ParquetRows, opened, parquet_files
 from cramerl.linear.sources.ray import ray_rows
 from cramerl.supports import Support
 
+PICTURE = "evaluation.png"
+FILES = (EVALUATION_FILE, PICTURE)
+"""What an evaluation writes into its folder."""
 EXAMPLES: dict[str, Callable[..., MarkovRewardProcess]] = {
     "random-walk": random_walk,
     "ring": ring,
@@ -91,7 +93,7 @@ def named_features(text: str, process: MarkovRewardProcess, *, bias: bool) -> Fl
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Write the numbers as JSON and the distributions of the most visited states as a picture."""
-    return [write_process_record(evaluation, folder), write_whole(folder / "evaluation.png", evaluation.plot)]
+    return [write_process_record(evaluation, folder), plots.save(evaluation.plot(), folder / PICTURE, MADE_BY)]
 
 
 class LogEvaluation(NamedTuple):
@@ -189,4 +191,4 @@ def write_log_evaluation(found: LogEvaluation, folder: Path) -> list[Path]:
     plots.draw_distribution(ax, model.support_.atoms, model.predict_masses(states).mean(axis=0))
     ax.set(xlabel="return", ylabel="mass")
     ax.set_title(f"Mean distribution of the return, first {len(states)} states of the log")
-    return [write_log_record(model, found.layout, states, folder), plots.save(figure, folder / "evaluation.png")]
+    return [write_log_record(model, found.layout, states, folder), plots.save(figure, folder / PICTURE, MADE_BY)]

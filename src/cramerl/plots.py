@@ -204,6 +204,7 @@ def put_titles(path: Path, titles: Mapping[str, str]) -> Path:
     return write_text(path, text)
 
 
-def save(figure: Any, path: Path) -> Path:
-    """Write a figure, whole or not at all; the suffix chooses the format."""
-    return write_whole(path, lambda temporary: figure.savefig(temporary, dpi=150))
+def save(figure: Any, path: Path, made_by: str) -> Path:
+    """Write a figure, whole or not at all; the suffix chooses the format. The file says what it was ``made_by``."""
+    field = {".png": "Software", ".pdf": "Creator", ".svg": "Title"}[path.suffix.lower()]
+    return write_whole(path, lambda temporary: figure.savefig(temporary, dpi=150, metadata={field: made_by}))

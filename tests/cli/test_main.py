@@ -36,6 +36,34 @@ def test_results_do_not_go_into_a_file(words, tmp_path):
     assert file.read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["demo", "--out", "."], "demo.png"),
+        (["demo", "--out", "."], "evaluation.json"),
+        (["evaluate", "queue", "--out", "."], "evaluation.png"),
+        (["verify", "--html", "a.html"], "a.html"),
+        (["verify", "--json", "a.json"], "a.json"),
+        (["verify", "--markdown", "a.md"], "a.md"),
+    ],
+)
+def test_files_of_others_are_not_replaced(words, name, tmp_path):
+    (tmp_path / name).write_text("{}")
+    sentence = refused(*words, cwd=tmp_path)
+    assert sentence.startswith(f"cramerl: {words[-2]} must be a new file or one that cramerl ")
+    assert sentence.endswith(f"wrote, {name} is something else: choose another, or add --overwrite")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "{}")]
+
+
+def test_what_a_command_wrote_is_replaced_and_it_says_so(tmp_path):
+    for word in ("wrote", "replaced"):
+        lines = run("evaluate", "ring", "--out", tmp_path).stdout.splitlines()
+        assert lines[-2:] == [f"{word} {tmp_path / name}" for name in ("evaluation.json", "evaluation.png")]
+    (tmp_path / "evaluation.json").write_text("mine")
+    assert run("evaluate", "ring", "--out", tmp_path, "--overwrite").returncode == 0
+    assert (tmp_path / "evaluation.json").read_text() != "mine"
+
+
 def test_the_command_line_starts_without_heavy_libraries():
     heavy = ["numpy", "scipy", "jax", "torch", "matplotlib"]
     code = f"import sys, cramerl.cli.main as c; c.make_parser(); print([m for m in {heavy} if m in sys.modules])"

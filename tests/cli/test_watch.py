@@ -18,6 +18,7 @@ from lenient import lenient
 from untrained import small_config, write_untrained
 
 import cramerl
+from cramerl._files import is_made_by
 from cramerl.runs.trainer import Run
 
 
@@ -46,6 +47,7 @@ def test_a_page_a_video_and_a_picture(runs, tmp_path):
     for path in (out, tmp_path / "a.mp4", tmp_path / "a.svg"):
         assert path.stat().st_size > 1000
         assert f"wrote {path}" in result.stdout
+        assert is_made_by(path, "cramerl watch")
     assert list(out.parent.iterdir()) == [out]
 
 
@@ -60,6 +62,10 @@ def test_a_page_from_python_is_that_of_the_command(runs, tmp_path, lenient_jax):
     made = cramerl.watch(runs / "s51", tmp_path / "a.html", max_steps=15, epsilon=0.3)
     assert run("watch", runs / "s51", "--max-steps", "15", "--epsilon", "0.3", "--out", tmp_path / "b.html").stdout
     assert made.read_bytes() == (tmp_path / "b.html").read_bytes()
+    again = run("watch", runs / "s51", "--max-steps", "3", "--out", made, "--video", tmp_path / "a.gif")
+    assert f"replaced {made} (" in again.stdout
+    assert f"wrote {tmp_path / 'a.gif'}" in again.stdout
+    assert is_made_by(tmp_path / "a.gif", "cramerl watch")
     trained = [Run(runs / name, 0, False, []) for name in ("s51", "qr")]
     both = cramerl.watch(trained, tmp_path / "c.html", max_steps=3, highlight="disagreement")
     assert "s51 and qr on CartPole-v1" in both.read_text()
@@ -128,6 +134,23 @@ def test_bad_input_is_a_sentence(runs, tmp_path):
     words = refused("watch", s51, runs / "other")
     assert "runs must be of one game" in words
     assert "has environment CartPole-v1" in words
+
+
+@pytest.mark.parametrize(
+    "flags", [["--out", "a.html"], ["--video", "a.gif"], ["--picture", "0", "--picture-out", "a.pdf"]]
+)
+def test_files_of_others_are_replaced_only_if_asked(runs, flags, tmp_path, lenient_jax):
+    mine = tmp_path / flags[-1]
+    mine.write_text("mine")
+    words = refused("watch", runs / "s51", *flags, cwd=tmp_path)
+    assert words.startswith(f"cramerl: {flags[-2]} must be a new file or one that cramerl watch wrote, {flags[-1]} is")
+    with pytest.raises(ValueError, match=r"^out must be a new file or one that cramerl watch wrote, .*overwrite=True$"):
+        cramerl.watch(runs / "s51", mine, max_steps=3)
+    assert mine.read_text() == "mine"
+    if flags[0] == "--picture":
+        done = run("watch", runs / "s51", *flags, "--max-steps", "3", "--overwrite", cwd=tmp_path)
+        assert done.stdout.endswith(f"replaced {flags[-1]}\n")
+        assert is_made_by(mine, "cramerl watch")
 
 
 def test_a_pipe_or_a_device_is_not_replaced(runs, tmp_path):

@@ -71,6 +71,7 @@ def to_json(claims: Sequence[Claim]) -> dict[str, Any]:
     """
     of_paper, beyond = split(claims)
     return {
+        "made_by": "cramerl verify",
         "passed": all(claim.passed for claim in claims),
         "counts": dict(count(of_paper)),
         "counts_beyond_paper": dict(count(beyond)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cramerl import _files
 from cramerl._extras import require_library
-from cramerl.cli.flags import integer_from, require_deep_libraries, require_folder
+from cramerl.cli.flags import Outputs, add_overwrite_flag, integer_from, require_deep_libraries
 from cramerl.cli.report import write_demo_report
 from cramerl.runs.folder import CONFIG, RunFolder
 from cramerl.runs.presets import preset
@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("--out", type=Path, default=Path("out/demo"), help="folder to write to (default: %(default)s)")
+    add_overwrite_flag(parser)
     add("--atoms", type=integer_from(3), default=51, metavar="K", help="atoms (default: %(default)s)")
     text = "gradient steps per loss (default: %(default)s)"
     add("--steps", type=integer_from(1), default=5000, metavar="N", help=text)
@@ -48,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
     require_library("matplotlib")
     if options.train_steps:
         require_deep_libraries()
-    require_folder(options.out)
+    outputs = Outputs(demo.MADE_BY, overwrite=options.overwrite)
+    outputs.check_folder(options.out, ("demo.json", "demo.png"))
+    outputs.check_folder(options.out, evaluations.FILES, evaluations.MADE_BY)
     options.out.mkdir(parents=True, exist_ok=True)
     result = demo.run(options.atoms, options.steps)
     queue = demo.evaluate_queue()
@@ -69,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     print(queue.summary())
     print()
     for path in written:
-        print(f"wrote {path}")
+        print(outputs.say(path))
     return _train_agents(options) if options.train_steps else 0
 
 

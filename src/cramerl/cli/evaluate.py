@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from cramerl._extras import require_library
-from cramerl.cli.flags import given_flags, integer_from, require_folder, show_progress
+from cramerl.cli.flags import Outputs, add_overwrite_flag, given_flags, integer_from, show_progress
 from cramerl.supports import Support
 
 EXAMPLES = """\
@@ -58,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how the equations are solved (default: %(default)s)",
     )
     add("--out", type=Path, default=Path("out/evaluate"), help="folder to write to (default: %(default)s)")
+    add_overwrite_flag(parser)
     add = parser.add_argument_group("of a process").add_argument
     add("--policy", help="'uniform' (the default), or a .npy or .csv file of probabilities (S, A) or actions (S,)")
     add(
@@ -93,11 +94,14 @@ def run(options: argparse.Namespace) -> int:
     for flag in given_flags(options, PROCESS_ONLY if options.data else LOG_ONLY):
         other = "a process" if options.data else "--data"
         raise ValueError(f"{flag} belongs to {other} and would be ignored here: leave it out")
-    require_folder(options.out)
+    from cramerl import evaluations
+
+    outputs = Outputs(evaluations.MADE_BY, overwrite=options.overwrite)
+    outputs.check_folder(options.out, evaluations.FILES)
     summary, written = _evaluate_log(options) if options.data else _evaluate_process(options)
     print(summary, end="\n\n")
     for path in written:
-        print(f"wrote {path}")
+        print(outputs.say(path))
     return 0
 
 

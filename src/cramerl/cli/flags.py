@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cramerl._extras import DEEP_LIBRARIES, require_library
-from cramerl._files import require_writable
+from cramerl._files import require_replaceable
 
 
 def integer_from(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -70,8 +70,36 @@ def require_deep_libraries() -> None:
     require_library(*DEEP_LIBRARIES)
 
 
-def require_folder(out: Path) -> None:
-    """Say before the work is done that its results cannot be written to the folder that ``--out`` names."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out must be a folder, {out} is a file")
-    require_writable(out / "results")
+def add_overwrite_flag(parser: argparse.ArgumentParser) -> None:
+    """Add ``--overwrite``, for `Outputs`."""
+    text = "replace files that this command did not write (its own are replaced anyway, and it says so)"
+    parser.add_argument("--overwrite", action="store_true", help=text)
+
+
+class Outputs:
+    """The files that a command writes: it replaces its own of earlier times, and others only with ``--overwrite``.
+
+    Args:
+        maker: the command, such as "cramerl watch".
+        overwrite: whether ``--overwrite`` was given.
+    """
+
+    def __init__(self, maker: str, *, overwrite: bool):
+        self._maker, self._overwrite = maker, overwrite
+        self._replaced: set[Path] = set()
+
+    def check(self, flag: str, path: Path, maker: str | None = None) -> None:
+        """Raise ValueError, before work is done for it, if a file must not be written."""
+        if require_replaceable(flag, path, maker or self._maker, overwrite=self._overwrite):
+            self._replaced.add(path)
+
+    def check_folder(self, out: Path, names: Iterable[str], maker: str | None = None) -> None:
+        """Raise ValueError if files must not be written to the folder that ``--out`` names."""
+        if out.exists() and not out.is_dir():
+            raise ValueError(f"--out must be a folder, {out} is a file")
+        for name in names:
+            self.check("--out", out / name, maker)
+
+    def say(self, path: Path) -> str:
+        """What was done with a file."""
+        return f"{'replaced' if path in self._replaced else 'wrote'} {path}"

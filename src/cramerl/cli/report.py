@@ -70,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
     )
     claims = _verify() if options.verify else []
     shown = {"claims": claims, "distributions": options.distributions, "pdf": options.pdf}
+    replaced = (options.out / PAGE).exists()
     sections = make_report(options.runs, options.out, scoring, **shown, on_progress=show_progress)
     page = options.out / PAGE
     if options.json:
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(content | ({"theory": to_json(claims)} if claims else {}), indent=2))
     else:
         print(to_text(sections, shutil.get_terminal_size((100, 24)).columns))
-        print(f"\n{summary(claims)}" if claims else "", f"wrote {page}", sep="\n")
+        print(f"\n{summary(claims)}" if claims else "", f"{'replaced' if replaced else 'wrote'} {page}", sep="\n")
     return 0 if all(claim.passed for claim in claims) else 1
 
 

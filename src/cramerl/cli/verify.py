@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from cramerl import _files
-from cramerl.cli.flags import show_progress
+from cramerl.cli.flags import Outputs, add_overwrite_flag, show_progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         help_text = f"also write {what}; without FILE, print it instead of the table"
         parser.add_argument(f"--{kind}", nargs="?", const="-", metavar="FILE", help=help_text)
+    add_overwrite_flag(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,8 +36,10 @@ def run(options: argparse.Namespace) -> int:
     places = [Path(place) for place in (options.json, options.html, options.markdown) if place not in (None, "-")]
     if len({place.resolve() for place in places}) < len(places):
         raise ValueError(f"--json, --html and --markdown must be different files, got {places[0]} and {places[-1]}")
-    for place in places:
-        _files.require_writable(place)
+    outputs = Outputs("cramerl verify", overwrite=options.overwrite)
+    for flag in ("json", "html", "markdown"):
+        if getattr(options, flag) not in (None, "-"):
+            outputs.check(f"--{flag}", Path(getattr(options, flag)))
     show_progress("recomputing the claims ...")
     found = claims.verify()
     show_progress("")
@@ -50,5 +53,5 @@ def run(options: argparse.Namespace) -> int:
     for text in printed or [claims.format_table(found, shutil.get_terminal_size((100, 24)).columns)]:
         print(text)
     for path in written:
-        print(f"wrote {path}", file=sys.stderr if printed else sys.stdout)
+        print(outputs.say(path), file=sys.stderr if printed else sys.stdout)
     return 0 if all(claim.passed for claim in found) else 1

@@ -8,17 +8,24 @@ import sys
 from pathlib import Path
 
 from cramerl._extras import require_library
-from cramerl._files import require_writable
-from cramerl.cli.flags import given_flags, integer_from, probability, require_deep_libraries, show_progress
+from cramerl.cli.flags import (
+    Outputs,
+    add_overwrite_flag,
+    given_flags,
+    integer_from,
+    probability,
+    require_deep_libraries,
+    show_progress,
+)
 from cramerl.runs.folder import EXPORTED_WEIGHTS, load_config
 from cramerl.watching import page, phenomena, picture, video
-from cramerl.watching.recording import Recording, is_evaluation, read_evaluation
+from cramerl.watching.recording import MADE_BY, Recording, is_evaluation, read_evaluation
 
 _PAGES = (".html", ".htm")
 _DEFAULTS = {"episodes": 1, "seed": 0, "fps": 15, "port": 8051}
 # The flags that each way of watching uses. They have no default in the parser: one that is given but not used is an
 # error, because the user expects an effect.
-_OUTPUTS = {"out", "highlight", "video", "fps", "picture", "picture_out"}
+_OUTPUTS = {"out", "overwrite", "highlight", "video", "fps", "picture", "picture_out"}
 _PLAY = {"lane", "seed", "epsilon"}
 _USED = {
     "--serve": _PLAY | {"fps", "port"},
@@ -60,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--epsilon", type=probability, metavar="X", help="fraction of random actions (default: the run's eval_epsilon)")
     add = parser.add_argument_group("output").add_argument
     add("--out", type=Path, metavar="FILE", help="the page (default: out/watch.html, unless another output is given)")
+    add_overwrite_flag(parser)
     add("--highlight", choices=phenomena.PHENOMENA, help="mark the strongest steps of a phenomenon, and open there")
     add("--video", type=Path, metavar="FILE", help="a video, .mp4 or .gif")
     add("--fps", type=integer_from(1, 120), help="steps per second, video and live (default: 15)")
@@ -91,8 +99,8 @@ def run(options: argparse.Namespace) -> int:
         if getattr(options, name) is None:
             setattr(options, name, value)
     if evaluated:
-        _check_outputs(options)
-        return _write(options, read_evaluation(evaluated))
+        outputs = _check_outputs(options)
+        return _write(options, read_evaluation(evaluated), outputs)
     for run in options.runs:  # before libraries are loaded, which takes seconds
         if not run.is_dir():
             found = "is a file" if run.exists() else "does not exist"
@@ -103,14 +111,14 @@ def run(options: argparse.Namespace) -> int:
     require_deep_libraries()
     if options.serve:
         return _serve(options)
-    _check_outputs(options)
+    outputs = _check_outputs(options)
     from cramerl.watching.play import load_watched, record
 
     show_progress("loading ...")
     settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps")}
     recording = record(load_watched(options.runs, options.lane), **settings, on_progress=show_progress)
     print(f"{recording.title}: {'; '.join(recording.facts)}")
-    return _write(options, recording)
+    return _write(options, recording, outputs)
 
 
 def _check_flags(options: argparse.Namespace, evaluated: Path | None) -> None:
@@ -134,8 +142,9 @@ def _check_flags(options: argparse.Namespace, evaluated: Path | None) -> None:
         raise ValueError("--highlight disagreement needs two runs or more, got one")
 
 
-def _check_outputs(options: argparse.Namespace) -> None:
-    """Check that the files have known suffixes, can be written, and that the libraries for them are installed."""
+def _check_outputs(options: argparse.Namespace) -> Outputs:
+    """Check that the files have known suffixes, may be written, and that the libraries for them are installed."""
+    outputs = Outputs(MADE_BY, overwrite=options.overwrite)
     if not (options.out or options.video or options.picture is not None):
         options.out = Path("out/watch.html")
     if options.picture is not None:
@@ -149,10 +158,11 @@ def _check_outputs(options: argparse.Namespace) -> None:
         if path:
             picture.require_suffix(flag, path, suffixes)
             require_library(*libraries)
-            require_writable(path)
+            outputs.check(flag, path)
+    return outputs
 
 
-def _write(options: argparse.Namespace, recording: Recording) -> int:
+def _write(options: argparse.Namespace, recording: Recording, outputs: Outputs) -> int:
     strongest: list[int] = []
     if options.highlight:
         score = phenomena.scores(recording)[options.highlight]
@@ -167,15 +177,15 @@ def _write(options: argparse.Namespace, recording: Recording) -> int:
     if step is not None:
         if step >= len(recording):
             raise ValueError(f"--picture must be a {recording.unit} from 0 to {len(recording) - 1}, got {step}")
-        print(f"wrote {picture.write_picture(recording, step, options.picture_out)}")
+        print(outputs.say(picture.write_picture(recording, step, options.picture_out)))
     if options.video:
-        print(f"wrote {video.write_video(recording, options.video, fps=options.fps, on_progress=show_progress)}")
+        print(outputs.say(video.write_video(recording, options.video, fps=options.fps, on_progress=show_progress)))
     if options.out:
         show_progress("packing ...")
         path = page.write_page(recording, options.out, highlight=options.highlight)
         show_progress("")
         size = path.stat().st_size
-        print(f"wrote {path} ({f'{size / 1e6:.1f} MB' if size >= 1e6 else f'{size / 1e3:.0f} kB'})")
+        print(f"{outputs.say(path)} ({f'{size / 1e6:.1f} MB' if size >= 1e6 else f'{size / 1e3:.0f} kB'})")
     return 0
 
 

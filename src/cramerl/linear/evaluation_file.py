@@ -14,6 +14,7 @@ from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.sources.layout import Layout
 
 EVALUATION_FILE = "evaluation.json"
+MADE_BY = "cramerl evaluate"
 
 _MOST_STATES = 1000  # states whose distributions are written
 
@@ -37,6 +38,7 @@ def write_process_record(evaluation: Evaluation, folder: Path) -> Path:
     states = problem.most_visited(_MOST_STATES)
     masses, visited = problem.masses(evaluation.weights, states), problem.state_distribution[states]
     content = {
+        "made_by": MADE_BY,
         "process": repr(problem.process),
         "support": evaluation.support.atoms.tolist(),
         "normalisation": problem.normalisation,
@@ -58,6 +60,7 @@ def write_log_record(model: DistributionalLSTD, layout: Layout, first_states: Fl
     n = len(first_states)
     masses, means = model.predict_masses(first_states), model.predict(first_states)
     content = {
+        "made_by": MADE_BY,
         "columns": {
             "state": layout.features,
             "reward": layout.reward,

@@ -15,7 +15,7 @@ import numpy as np
 
 from cramerl import plots
 from cramerl._extras import DEEP_LIBRARIES, require_library
-from cramerl._files import write_json, write_text
+from cramerl._files import is_made_by, write_json, write_text
 from cramerl.claims import Claim, to_json
 from cramerl.evidence.curves import TUNED, is_run, read_curves, walk_folders
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
@@ -143,7 +143,7 @@ def _require_replaceable(out: Path) -> None:
         raise ValueError(f"out must not be the current folder, because it would be replaced; got {str(out)!r}")
     inside = {path.name for path in out.iterdir()}
     page = out / PAGE
-    ours = page.is_file() and f'content="{GENERATOR}"' in page.read_text(encoding="utf-8", errors="replace")[:1000]
+    ours = is_made_by(page, GENERATOR)
     others = sorted(inside - {PAGE, TABLES, SCORES, FIGURES, DOPAMINE})
     if inside and (not ours or others):
         what = f"something else ({others[0]})" if others else "files that are not part of a report"

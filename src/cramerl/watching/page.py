@@ -10,7 +10,7 @@ from cramerl._pages import render
 from cramerl._version import __version__
 from cramerl.watching import phenomena
 from cramerl.watching.packing import pack
-from cramerl.watching.recording import Recording
+from cramerl.watching.recording import MADE_BY, Recording
 
 
 def write_page(recording: Recording, path: str | Path, *, highlight: str | None = None) -> Path:
@@ -44,4 +44,4 @@ def page_data(recording: Recording, *, highlight: str | None = None) -> dict[str
 
 def to_html(data: dict[str, Any]) -> str:
     """The page around packed data."""
-    return render("cramerl.watching", "page.html", title=data["title"], generator=f"cramerl {__version__}", data=data)
+    return render("cramerl.watching", "page.html", title=data["title"], generator=f"{MADE_BY} {__version__}", data=data)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cramerl import plots
-from cramerl.watching.recording import Recording
+from cramerl.watching.recording import MADE_BY, Recording
 
 SUFFIXES = (".pdf", ".png", ".svg")
 
@@ -25,7 +25,7 @@ def write_picture(recording: Recording, step: int, path: str | Path) -> Path:
     require_suffix("path", path, SUFFIXES)
     if not 0 <= step < len(recording):
         raise ValueError(f"step must be a {recording.unit} from 0 to {len(recording) - 1}, got {step}")
-    return plots.save(make_figure(recording, step), path)
+    return plots.save(make_figure(recording, step), path, MADE_BY)
 
 
 def require_suffix(name: str, path: Path, allowed: tuple[str, ...]) -> None:

@@ -19,6 +19,8 @@ from cramerl import plots
 from cramerl.linear.evaluation_file import EVALUATION_FILE, EvaluationRecord, parse_record
 from cramerl.runs.folder import read_object
 
+MADE_BY = "cramerl watch"
+"""What pages, pictures and videos of recordings say they were made by."""
 _CHUNK_BYTES = 1_000_000  # what a browser unpacks in the time of a frame or two
 
 

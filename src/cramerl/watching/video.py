@@ -13,7 +13,7 @@ from cramerl import plots
 from cramerl._extras import load_library
 from cramerl._files import write_whole
 from cramerl.watching.picture import require_suffix
-from cramerl.watching.recording import Recording
+from cramerl.watching.recording import MADE_BY, Recording
 
 SUFFIXES = (".mp4", ".gif")
 _SIZE, _DPI = (11.6, 4.9), 100  # inches; an even number of pixels, as the video format asks
@@ -41,6 +41,7 @@ def write_video(
 def _write_mp4(path: Path, frames: Iterator[np.ndarray], fps: int) -> None:
     av = load_library("av")
     with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:
+        container.metadata["comment"] = MADE_BY
         stream: Any = container.add_stream("libx264", rate=Fraction(fps), options={"crf": "20", "preset": "fast"})
         stream.pix_fmt = "yuv420p"
         for i, frame in enumerate(frames):
@@ -58,7 +59,8 @@ def _write_gif(path: Path, frames: Iterator[np.ndarray], fps: int, palette: np.n
     fixed = image.fromarray(colours[None]).quantize(len(colours))
     pictures = (image.fromarray(frame).quantize(palette=fixed, dither=image.Dither.NONE) for frame in frames)
     # Browsers slow down anything faster than 50 frames a second.
-    next(pictures).save(path, save_all=True, append_images=pictures, duration=max(20, round(1000 / fps)), loop=0)
+    timing = {"duration": max(20, round(1000 / fps)), "loop": 0}
+    next(pictures).save(path, save_all=True, append_images=pictures, comment=MADE_BY, **timing)
 
 
 def _frames(recording: Recording, on_progress: Callable[[str], None]) -> Iterator[np.ndarray]:

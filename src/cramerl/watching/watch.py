@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cramerl._files import require_replaceable
 from cramerl.runs.folder import run_folders
 from cramerl.watching.page import write_page
 from cramerl.watching.play import load_watched, record
-from cramerl.watching.recording import is_evaluation, read_evaluation
+from cramerl.watching.recording import MADE_BY, is_evaluation, read_evaluation
 
 
 def watch(
@@ -22,19 +23,21 @@ def watch(
     epsilon: float | None = None,
     seed: int = 0,
     lanes: Sequence[int] | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Play with a trained agent and write a page that shows the distributions it predicts: `cramerl watch`.
 
     Args:
         runs: the folder of a run or an export, or what `cramerl.train` returned; several: the first one plays, the
             others predict from the same frames. Or the folder of an evaluation, whose states are shown.
-        out: the page, one HTML file; an earlier one is replaced.
+        out: the page, one HTML file; an earlier page is replaced.
         highlight: a phenomenon to mark, at whose strongest step the page opens (`cramerl.watching.phenomena`).
         episodes: how many are played.
         max_steps: stop after this many steps, even within an episode.
         epsilon: fraction of random actions; None: the run's ``eval_epsilon``.
         seed: of the environment and the random actions.
         lanes: which run of each folder that holds a group; one number counts for all.
+        overwrite: whether ``out`` may replace a file that is not such a page.
 
     Returns:
         The page.
@@ -45,6 +48,7 @@ def watch(
         >>> cramerl.watch(run, "out/cartpole.html")  # doctest: +SKIP
     """
     folders = run_folders(runs)
+    require_replaceable("out", Path(out), MADE_BY, overwrite=overwrite)
     if len(folders) == 1 and is_evaluation(folders[0]):
         return write_page(read_evaluation(folders[0]), out, highlight=highlight)
     playing = {"episodes": episodes, "epsilon": epsilon, "seed": seed, "max_steps": max_steps}
