@@ -27,8 +27,11 @@ def test_environments_by_name(name, family):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("Cartpole-v1", r"env must be a Gymnasium id such as 'CartPole-v1'.* got 'Cartpole-v1'"),
-        ("Breakout-Minatar", r"env must be .* got 'Breakout-Minatar'"),
+        (
+            "Cartpol-v1",
+            r"env must be a Gymnasium id such as 'CartPole-v1'.* got 'Cartpol-v1'; did you mean 'CartPole-v1'",
+        ),
+        ("Breakout-Mini", r"env must be .* got 'Breakout-Mini'"),
         ("Brekaout-MinAtar", r"env must be one of .*Breakout-MinAtar.* \(gymnax\), got 'Brekaout-MinAtar'"),
         ("ALE/Pnog-v5", r"env must be an Atari game .* got 'ALE/Pnog-v5'; did you mean 'pong'\?"),
         ("gym:Nothing-v0", r"env must be .* got 'Nothing-v0'"),

@@ -99,7 +99,8 @@ def test_a_folder_in_use_is_left_alone(run, tmp_path):
     file = tmp_path / "file"
     file.write_text("mine")
     before = {path: path.read_bytes() for path in run.path.iterdir()}
-    taken = {run.path: "exists and is not empty; to continue it: cramerl resume", file: "is a file"}
+    continued = f"to continue its run: cramerl resume {run.path}; to train another, choose another folder"
+    taken = {run.path: f"exists and is not empty; {continued}", file: "is a file"}
     for path, why in taken.items():
         with pytest.raises(ValueError) as caught:
             RunFolder.create(as_group(TrainConfig()), SPEC, path)

@@ -91,7 +91,7 @@ def report(
     distributions: bool | None = None,
     pdf: bool = False,
 ) -> Path:
-    """Write a page of figures, tables and statistics of runs: `cramerl report`.
+    """Write a page of figures, tables and statistics of runs, as the command ``cramerl report`` does.
 
     Args:
         runs: a folder with runs at any depth, or what `cramerl.train` returned; or several.

@@ -25,7 +25,7 @@ def watch(
     lanes: Sequence[int] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Play with a trained agent and write a page that shows the distributions it predicts: `cramerl watch`.
+    """Play with a trained agent and write a page of what it predicts, as the command ``cramerl watch`` does.
 
     Args:
         runs: the folder of a run or an export, or what `cramerl.train` returned; several: the first one plays, the
