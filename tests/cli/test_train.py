@@ -96,6 +96,15 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
             ["dqn", "CartPole-v1", "--mean-weight", "0.1"],
             "cramerl: mean_weight is a setting of s51, u51 and would be ignored by dqn: leave it out",
         ),
+        (["s51", "FrozenLake-v1", "--env-option", "slippery"], "env_options must be KEY=VALUE, got 'slippery'"),
+        (
+            ["s51", "FrozenLake-v1", "--env-option", "slippery=false"],
+            "options must be arguments of 'FrozenLake-v1', got {'slippery': False}: TypeError: ",
+        ),
+        (
+            ["s51", "pong", "--env-option", "mode=1"],
+            "env_options is a setting of gymnax and Gymnasium environments and would be ignored by pong: leave it out",
+        ),
         (["s51", "CartPole-v1", "--network", "resnet"], "network must be one of auto, nature"),
         (["s51", "CartPole-v1", "--batchsize", "3"], "--batchsize 3; did you mean --batch-size?"),
         (["s51", "CartPole-v1", "--preset", "smoke", "--config", "x.json"], "not allowed with argument"),

@@ -16,6 +16,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 import numpy as np
 
+from cramerl.runs.env_options import Options, checked_options, parse_options
+
 AGENTS = ("dqn", "c51", "s51", "u51", "l51", "qr", "hl_gauss")
 _WITH_ATOMS = ("c51", "s51", "u51", "l51", "hl_gauss")
 _LARGEST = 2**31 - 1
@@ -114,6 +116,12 @@ class TrainConfig:
         "none", text="also send metrics to Weights & Biases or Trackio", role="record"
     )
 
+    env_options: tuple[tuple[str, bool | int | float | str | None], ...] = _environment(
+        (),
+        text="an argument of the environment, such as is_slippery=false; may be given several times",
+        families=("gymnax", "gymnasium"),
+        scoring="protocol",
+    )
     num_envs: int = _environment(
         16, text="parallel environments; the update-to-data ratio does not change", low=1, high=65_536
     )
@@ -235,7 +243,8 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
+        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
+        return plain | {"env_options": dict(self.env_options)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:
@@ -280,7 +289,7 @@ def require_agent_settings(names: Iterable[str], agents: Collection[str]) -> Non
 
 
 def parse_setting(name: str, text: str) -> Any:
-    """The value of a setting from text, as typed on a command line; integers may be written 1e6."""
+    """The value of a setting from text, as typed on a command line; integers may be written 1e6, options on lines."""
     hint = setting_types()[name]
     if hint == float | None:
         return None if text.lower() == "none" else _number(name, text, float)
@@ -290,6 +299,8 @@ def parse_setting(name: str, text: str) -> Any:
         return text.lower() in ("true", "yes", "1")
     if hint in (int, float):
         return _number(name, text, hint)
+    if hint == Options:
+        return parse_options(name, text)
     if get_origin(hint) is tuple:
         return tuple(_number(name, part, get_args(hint)[0]) for part in text.split(",") if part)
     return text
@@ -342,6 +353,8 @@ def _checked(name: str, value: Any, hint: Any, bounds: Mapping[str, float]) -> A
     """The value, converted to its type; ValueError says what is allowed."""
     if hint == float | None:
         return None if value is None else _checked_number(name, value, float, bounds)
+    if hint == Options:
+        return checked_options(name, value)
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")

@@ -95,6 +95,8 @@ _SMOKE = {
     "hidden_units": (16,),
 }
 
+_FAMILY_WORDS = {"atari": "Atari games", "gymnax": "gymnax", "gymnasium": "Gymnasium environments"}
+
 PRESETS: dict[str, str] = {
     "paper": "Atari as the paper ran it: epsilon 0.05, not sticky, a lost life ends the return; 200 M frames",
     "icml": "Atari as the C51 paper ran it: as paper, with epsilon 0.01",
@@ -144,9 +146,8 @@ def require_env_settings(names: Iterable[str], envs: Collection[str]) -> None:
     """Raise ValueError for a setting that none of the environments uses."""
     for name in names:
         if name in SETTINGS and not any(applies_to_env(name, env) for env in envs):
-            raise ValueError(
-                f"{name} is a setting of Atari games and would be ignored by {', '.join(envs)}: leave it out"
-            )
+            users = " and ".join(_FAMILY_WORDS[family] for family in SETTINGS[name].families)
+            raise ValueError(f"{name} is a setting of {users} and would be ignored by {', '.join(envs)}: leave it out")
 
 
 def default_preset(env: str) -> str:
