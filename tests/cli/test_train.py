@@ -9,6 +9,7 @@ from commands import python, refused, run
 from study_runs import write_run
 from tiny import SMALL, TINY
 
+from cramerl.cli.settings import setting_words
 from cramerl.cli.train import describe_run
 from cramerl.runs.config import SETTINGS
 from cramerl.runs.trainer import Run
@@ -176,7 +177,7 @@ def test_help_explains_every_setting():
     flat = " ".join(words.split())
     for name, setting in SETTINGS.items():
         if name not in ("agent", "env"):
-            assert f"--{name.replace('_', '-')} " in words
+            assert f"{setting_words(name, '')[0]} " in words
         if name != "preset":
             assert setting.help.replace("-", "") in flat.replace("- ", "").replace("-", "")
 
