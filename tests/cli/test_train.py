@@ -12,6 +12,7 @@ from commands import FROM_A_TERMINAL, python, refused, run
 from study_runs import write_run
 from tiny import SMALL, TINY
 
+from cramerl.cli.settings import setting_words
 from cramerl.cli.train import describe_run
 from cramerl.runs.config import ALIASES, SETTINGS, TrainConfig
 from cramerl.runs.parsing import parse_setting
@@ -134,6 +135,15 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
         (
             ["dqn", "CartPole-v1", "--mean-weight", "0.1"],
             "cramerl: mean_weight is a setting of s51, u51 and would be ignored by dqn: leave it out",
+        ),
+        (["s51", "FrozenLake-v1", "--env-option", "slippery"], "env_options must be KEY=VALUE, got 'slippery'"),
+        (
+            ["s51", "FrozenLake-v1", "--env-option", "slippery=false"],
+            "options must be arguments of 'FrozenLake-v1', got {'slippery': False}: TypeError: ",
+        ),
+        (
+            ["s51", "pong", "--env-option", "mode=1"],
+            "env_options is a setting of gymnax and Gymnasium environments and would be ignored by pong: leave it out",
         ),
         (["s51", "CartPole-v1", "--network", "resnet"], "network must be one of auto, nature"),
         (
@@ -269,7 +279,7 @@ def test_help_explains_every_setting():
     flat = " ".join(words.split())
     for name, setting in SETTINGS.items():
         if name not in ("agent", "env"):
-            assert f"--{name.replace('_', '-')} " in words
+            assert f"{setting_words(name, '')[0]} " in words
         if name != "preset":
             assert setting.help.replace("-", "") in flat.replace("- ", "").replace("-", "")
 

@@ -57,3 +57,14 @@ def test_settings_of_atari_mean_nothing_elsewhere(tmp_path):
     other = write_run(tmp_path / "other")
     change_config(other, noop_max=30, life_loss_ends=True)  # as older runs may have it
     assert read_curves([run])[0].protocol == read_curves([other])[0].protocol
+
+
+def test_arguments_of_the_environment_are_part_of_the_protocol():
+    plain, still = (
+        ScoringProtocol.of(preset("smoke", "dqn", "FrozenLake-v1", env_options=options), "training")
+        for options in ({}, {"is_slippery": False})
+    )
+    assert plain != still
+    assert still.sentence == f"is_slippery=false, {plain.sentence}"
+    assert still.difference([plain]) == "is_slippery=false"
+    assert plain.difference([still]) == "no arguments of the environment"

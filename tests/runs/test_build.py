@@ -24,6 +24,19 @@ def test_environments_by_name(name, family):
     envs.close()
 
 
+def test_options_reach_the_environment():
+    envs = make_envs(TrainConfig(env="FrozenLake-v1", env_options={"is_slippery": False, "map_name": "8x8"}), 2)
+    assert envs.spec.frame_shape == (64,)
+    envs.reset(0)
+    assert envs.step(np.array([1, 2])).frames.argmax(axis=1).tolist() == [8, 1]  # down and right, without slipping
+    envs.close()
+    all_actions = TrainConfig(env="Breakout-MinAtar", env_options={"use_minimal_action_set": False})
+    assert make_envs(all_actions, 1).spec.num_actions == 6
+    assert make_envs(dataclasses.replace(all_actions, env_options=()), 1).spec.num_actions == 3
+    with pytest.raises(ValueError, match=r"^env_options must be empty for Atari games, .* got {'mode': 1}$"):
+        make_envs(TrainConfig(env="pong", env_options={"mode": 1}), 1)
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [

@@ -371,6 +371,10 @@ def values_of(name):
     hint, bounds = HINTS[name], SETTINGS[name].bounds
     if get_origin(hint) is Literal:
         return st.sampled_from(get_args(hint))
+    if name == "env_options":
+        return st.dictionaries(st.sampled_from("abc"), st.booleans() | st.integers(), max_size=2).map(
+            lambda options: tuple(sorted(options.items()))
+        )
     if get_origin(hint) is tuple:
         values = st.integers(1, 512) if get_args(hint)[0] is int else st.floats(1e-6, 1e3)
         return st.lists(values, min_size=1, max_size=3, unique=True).map(tuple)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from cramerl.runs.config import LANE_SETTINGS, LARGEST, SETTINGS, meant_setting, setting_types
+from cramerl.runs.env_options import Options
 
 Values = Callable[[argparse.Namespace], Mapping[str, Any] | None]
 _SIGNS = {"low": ">=", "above": ">", "high": "<="}
@@ -56,6 +57,8 @@ def _add_flags(add: Callable[..., argparse.Action], name: str) -> argparse.Actio
     options: dict[str, Any] = {"metavar": {int: "N", float: "X", float | None: "X", str: "TEXT"}.get(hint, "N,N")}
     if get_origin(hint) is Literal:
         options = {"metavar": "{" + ",".join(get_args(hint)) + "}"}
+    if hint == Options:
+        flags, options = [_flag(name).removeprefix("--")], {"action": _OnALine, "metavar": "KEY=VALUE"}
     if hint is bool:
         options = {"nargs": "?", "const": "true", "metavar": "BOOL"}
         for flag in flags:
@@ -105,6 +108,12 @@ def _text(value: Any) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value) or "none"
 
 
+def setting_words(name: str, text: str) -> list[str]:
+    """The flag of a setting with its text, as words of a command line."""
+    texts = text.split("\n") if setting_types()[name] == Options else [text]
+    return [word for one in texts for word in (_flag(name), one)]
+
+
 def setting_texts(options: argparse.Namespace, left_out: Collection[str]) -> dict[str, str]:
     """The settings whose flags were given, as the user typed them."""
     return {name: getattr(options, name) for name in SETTINGS if name not in left_out and hasattr(options, name)}
@@ -120,3 +129,17 @@ def explain_flag(flag: str, known: Iterable[str]) -> str:
         return f"; did you mean --{meant.replace('_', '-')}? ({SETTINGS[meant].help})"
     near = difflib.get_close_matches(flag.partition("=")[0], known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def _flag(name: str) -> str:
+    """A flag that can be given several times names one of several."""
+    word = name.removesuffix("s") if setting_types()[name] == Options else name
+    return f"--{word.replace('_', '-')}"
+
+
+class _OnALine(argparse.Action):
+    """Adds a text on a line of its own to those given before."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        before = getattr(namespace, self.dest, None)
+        setattr(namespace, self.dest, values if before is None else f"{before}\n{values}")

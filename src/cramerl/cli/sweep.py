@@ -18,7 +18,7 @@ from typing import Any
 from cramerl._extras import require_library
 from cramerl._ray import connect
 from cramerl.cli.flags import given_flags, integer_from, number_in, require_deep_libraries
-from cramerl.cli.settings import add_setting_flags, setting_texts
+from cramerl.cli.settings import add_setting_flags, setting_texts, setting_words
 from cramerl.deep.envs.names import env_name
 from cramerl.runs.config import setting_types
 from cramerl.runs.parsing import parse_seeds, parse_setting, parse_settings
@@ -304,7 +304,7 @@ def _command(options: argparse.Namespace) -> str:
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     words += ["--allow-variants"] * options.allow_variants
     for name, text in setting_texts(options, _NAMED).items():
-        words += [f"--{name.replace('_', '-')}", text]
+        words += setting_words(name, text)
     return shlex.join(words)
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from cramerl.deep.envs.names import env_family, is_minatar
 from cramerl.runs.config import TrainConfig
+from cramerl.runs.env_options import options_text
 
 ScoreKind = Literal["training", "evaluation"]
 _ATARI_TIME_LIMIT = 27_000  # steps; the meaning of max_episode_steps = 0 there
@@ -29,6 +30,7 @@ class ScoringProtocol:
         clip_rewards: whether the learner sees clipped rewards.
         epsilon: fraction of random actions in the scored episodes, after its decay.
         scores: "training" or "evaluation".
+        env_options: arguments of the environment, as `options_text` writes them.
     """
 
     family: str
@@ -41,6 +43,7 @@ class ScoringProtocol:
     clip_rewards: bool
     epsilon: float
     scores: ScoreKind
+    env_options: str = ""
 
     @classmethod
     def of(cls, config: TrainConfig, scores: ScoreKind, frames_per_step: int | None = None) -> ScoringProtocol:
@@ -62,12 +65,13 @@ class ScoringProtocol:
             clip_rewards=config.clip_rewards,
             epsilon=config.exploration_final if scores == "training" else config.eval_epsilon,
             scores=scores,
+            env_options="" if atari else options_text(config.env_options),
         )
 
     @property
     def sentence(self) -> str:
         """The whole protocol in words; what a reader would assume anyway is left out."""
-        assumed = ["fire_reset", "full_action_space", "clip_rewards"]
+        assumed = ["env_options", "fire_reset", "full_action_space", "clip_rewards"]
         if self.family != "Atari":
             assumed += ["sticky", "life_loss_ends", "noop_max"]
         hidden = [name for name in assumed if not getattr(self, name)] + ["family"] * (self.family == "other")
@@ -84,6 +88,7 @@ class ScoringProtocol:
         limit = f"at most {self.max_episode_steps:,} steps an episode"
         return {
             "family": self.family,
+            "env_options": self.env_options or "no arguments of the environment",
             "sticky": f"sticky {self.sticky:g}" if self.sticky else "not sticky",
             "life_loss_ends": "a lost life ends the return" if self.life_loss_ends else "lives do not matter",
             "noop_max": f"up to {self.noop_max} no-ops at the start" if self.noop_max else "no no-op starts",

@@ -17,6 +17,7 @@ from cramerl.evidence.scores import ScoreGroup
 from cramerl.evidence.statistics import Interval
 from cramerl.evidence.summary import Summary
 from cramerl.runs.config import SETTINGS, applies_to_agent
+from cramerl.runs.env_options import options_text
 from cramerl.runs.log_lines import MUCH_CLIPPED
 
 AGGREGATES = {"iqm": "IQM", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
@@ -117,6 +118,8 @@ def _setting_text(name: str, value: Any) -> str:
         return Path(value).name  # the rest of the path is private to the machine
     if isinstance(value, bool):
         return "on" if value else "off"
+    if name == "env_options":
+        return options_text(value)
     if isinstance(value, tuple):
         return " × ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) and name != "seed" else str(value)

@@ -38,14 +38,16 @@ def make_envs(config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bo
         skip: how many environments of the same run come before these (Atari only), so that each gets its seed.
         pictures: show them to people: frames of Atari are in colour, Gymnasium's environments can ``render()``.
     """
-    family, limit = env_family(config.env), config.max_episode_steps
+    family, limit, options = env_family(config.env), config.max_episode_steps, dict(config.env_options)
     if family == "gymnax":
         from cramerl.deep.envs.gymnax import GymnaxEnv, GymnaxOnHost  # takes seconds to import
 
-        return GymnaxOnHost(GymnaxEnv(config.env, limit or None), num_envs)
+        return GymnaxOnHost(GymnaxEnv(config.env, limit or None, options), num_envs)
     if family == "gymnasium":
         name = config.env.removeprefix("gym:")
-        return GymnasiumEnvs(name, num_envs, max_episode_steps=limit or None, render=pictures)
+        return GymnasiumEnvs(name, num_envs, max_episode_steps=limit or None, options=options, render=pictures)
+    if options:
+        raise ValueError(f"env_options must be empty for Atari games, which have settings instead, got {options}")
     return AtariEnvs(
         config.env,
         num_envs,
@@ -130,7 +132,7 @@ def make_loop(group: RunGroup) -> Loop:
     if env_family(config.env) == "gymnax":
         from cramerl.deep.envs.gymnax import GymnaxEnv
 
-        env = GymnaxEnv(config.env, config.max_episode_steps or None)
+        env = GymnaxEnv(config.env, config.max_episode_steps or None, dict(config.env_options))
         rates, penalties = ([getattr(run, name) for run in group.configs] for name in ("learning_rate", "mass_penalty"))
         return CompiledLoop(
             env,

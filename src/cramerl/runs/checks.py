@@ -7,11 +7,15 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 
+from cramerl.runs.env_options import Options, checked_options
+
 
 def checked(name: str, value: Any, hint: Any, bounds: Mapping[str, float]) -> Any:
     """The value, converted to its type; ValueError says what is allowed."""
     if hint == float | None:
         return None if value is None else _number(name, value, float, bounds)
+    if hint == Options:
+        return checked_options(name, value)
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             raise ValueError(f"{name} must be one of {', '.join(get_args(hint))}, got {value!r}")

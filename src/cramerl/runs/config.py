@@ -96,6 +96,12 @@ class TrainConfig:
         "none", text="also send metrics to Weights & Biases or Trackio", role="record", common=True
     )
 
+    env_options: tuple[tuple[str, bool | int | float | str | None], ...] = _environment(
+        (),
+        text="an argument of the environment, such as is_slippery=false; may be given several times",
+        families=("gymnax", "gymnasium"),
+        scoring="protocol",
+    )
     num_envs: int = _environment(
         16,
         text="parallel environments; the update-to-data ratio does not change",
@@ -335,7 +341,8 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
+        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
+        return plain | {"env_options": dict(self.env_options)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainConfig:

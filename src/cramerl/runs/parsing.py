@@ -7,12 +7,13 @@ import re
 from typing import Any, Literal, get_args, get_origin
 
 from cramerl.runs.config import LARGEST, setting_types
+from cramerl.runs.env_options import Options, parse_options
 
 _MOST_SEEDS = 10_000
 
 
 def parse_setting(name: str, text: str) -> Any:
-    """The value of a setting from text, as typed on a command line; integers may be written 1e6."""
+    """The value of a setting from text, as typed on a command line; integers may be written 1e6, options on lines."""
     hint = setting_types()[name]
     if hint == float | None:
         return None if text.lower() == "none" else _number(name, text, float)
@@ -22,6 +23,8 @@ def parse_setting(name: str, text: str) -> Any:
         return text.lower() in ("true", "yes", "1")
     if hint in (int, float):
         return _number(name, text, hint)
+    if hint == Options:
+        return parse_options(name, text)
     if get_origin(hint) is tuple:
         return tuple(_number(name, part, get_args(hint)[0]) for part in text.split(",") if part)
     return text

@@ -193,7 +193,7 @@ def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:
     elif spec.name.endswith("-MinAtar"):
         from cramerl.deep.envs.gymnax import GymnaxEnv
 
-        chosen = getattr(GymnaxEnv(config.env)._env, "action_set", ())
+        chosen = getattr(GymnaxEnv(config.env, options=dict(config.env_options))._env, "action_set", ())
         names = [_MINATAR_ACTIONS[int(i)] for i in chosen]
     return names if len(names) == spec.num_actions else [f"action {i}" for i in range(spec.num_actions)]
 

@@ -202,6 +202,42 @@ def test_continuous_actions_are_refused(name):
         GymnaxEnv(name)
 
 
+def test_options_are_parameters_or_arguments():
+    key = jax.random.key(3)
+    env, same, heavy = (GymnaxEnv("CartPole-v1", None, options) for options in (None, {}, {"gravity": 20}))
+    assert env == same != heavy
+    assert hash(env) == hash(same) != hash(heavy)
+    assert GymnaxEnv("CartPole-v1", None, {"gravity": 20.0}) != heavy  # another program, perhaps
+    state, _ = heavy.reset(key)
+    inner, params = gymnax.make("CartPole-v1")
+    found = heavy.step(key, state, jnp.int32(1))[1].frames
+    step_key, _ = jax.random.split(key)
+    expected = inner.step_env(step_key, state.inner, 1, params.replace(gravity=20.0))[0]
+    np.testing.assert_array_equal(found, expected)
+    assert np.abs(found - env.step(key, state, jnp.int32(1))[1].frames).max() > 1e-4
+    assert GymnaxEnv("Catch-bsuite", None, {"rows": 7, "columns": 3}).spec.frame_shape == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        (
+            "CartPole-v1",
+            {"gravty": 1},
+            r"^options must be arguments of 'CartPole-v1', got {'gravty': 1}: .*; it has .*",
+        ),
+        ("CartPole-v1", {"gravity": "low"}, r"^option gravity must be a number, got 'low'$"),
+        ("CartPole-v1", {"gravity": True}, r"^option gravity must be a number, got True$"),
+        ("Freeway-MinAtar", {"player_speed": 1.5}, r"^option player_speed must be an integer, got 1.5$"),
+        ("Asterix-MinAtar", {"ramping": 0}, r"^option ramping must be true or false, got 0$"),
+        ("CartPole-v1", {"max_steps_in_episode": 5}, r"^options must not contain max_steps_in_episode, .*"),
+    ],
+)
+def test_bad_options(name, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        GymnaxEnv(name, None, options)
+
+
 def test_unknown_names():
     with pytest.raises(ValueError, match=r"^env must be one of CartPole-v1, .* \(gymnax\), got 'Pnog-MinAtar'$"):
         GymnaxEnv("Pnog-MinAtar")

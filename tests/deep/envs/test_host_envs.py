@@ -334,6 +334,11 @@ def test_observations_a_network_cannot_be_given(toy, space):
             {"options": {"gravity": 3}},
             r"options must be arguments of 'CartPole-v1', got {'gravity': 3}: .*gravity",
         ),
+        (
+            {"name": "FrozenLake-v1", "options": {"map_name": "9x9"}, "max_episode_steps": 5},
+            r"options must be arguments of 'FrozenLake-v1', got {'map_name': '9x9'}: KeyError: '9x9'",
+        ),
+        ({"options": {"max_episode_steps": 3}}, r"options must not contain max_episode_steps, which has an argument"),
     ],
 )
 def test_bad_arguments_of_gymnasium(arguments, sentence):

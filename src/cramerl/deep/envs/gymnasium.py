@@ -14,6 +14,16 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from cramerl.deep.envs.base import EnvSpec, Step, env_seeds, require_actions, require_count
 
+_OWN_ARGUMENTS = {
+    "id",
+    "num_envs",
+    "vectorization_mode",
+    "vector_kwargs",
+    "wrappers",
+    "max_episode_steps",
+    "render_mode",
+}
+
 
 class GymnasiumEnvs:
     """N copies of a registered environment.
@@ -44,6 +54,8 @@ class GymnasiumEnvs:
     ):
         self.num_envs = require_count("num_envs", num_envs, 1)
         chosen = dict(options or {})
+        for taken in _OWN_ARGUMENTS.intersection(chosen):
+            raise ValueError(f"options must not contain {taken}, which has an argument or a setting of its own")
         if max_episode_steps is not None:
             chosen["max_episode_steps"] = require_count("max_episode_steps", max_episode_steps, 1)
         if render and _can_render(name):
@@ -134,8 +146,13 @@ def _make(name: str, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         near = _near(str(name))
         hint = f"; did you mean {near!r}?" if near else f": {error}"
         raise ValueError(f"env must be {kinds} such as 'ALE/Pong-v5', got {name!r}{hint}") from error
-    except TypeError as error:
-        raise ValueError(f"options must be arguments of {name!r}, got {options!r}: {error}") from error
+    except Exception as error:
+        given = {key: value for key, value in options.items() if key not in _OWN_ARGUMENTS}
+        if not given and not isinstance(error, TypeError):  # which a missing argument raises
+            raise
+        # Environments complain in many ways: TypeError, AssertionError, KeyError, ...
+        complaint = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise ValueError(f"options must be arguments of {name!r}, got {given!r}: {complaint}") from error
 
 
 def _near(name: str) -> str | None:

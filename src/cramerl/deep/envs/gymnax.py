@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,12 +39,13 @@ class GymnaxEnv:
     Args:
         name: a gymnax id, such as ``Breakout-MinAtar``.
         max_episode_steps: time limit in steps; None keeps gymnax's.
+        options: arguments of the environment's constructor, or of its parameters (``gravity``).
     """
 
-    def __init__(self, name: str, max_episode_steps: int | None = None):
+    def __init__(self, name: str, max_episode_steps: int | None = None, options: Mapping[str, Any] | None = None):
         if name not in gymnax.registered_envs:
             raise ValueError(f"env must be one of {', '.join(gymnax.registered_envs)} (gymnax), got {name!r}")
-        self._env, self._params = gymnax.make(name)
+        self._env, self._params = _make(name, dict(options or {}))
         if max_episode_steps is not None:
             self._params = self._params.replace(max_steps_in_episode=max_episode_steps)
         actions = self._env.action_space(self._params)
@@ -53,7 +57,8 @@ class GymnaxEnv:
         dtype = "uint8" if is_minatar(name) else "float32"  # zeros and ones need a byte each
         self.spec = EnvSpec(name, "gymnax", int(actions.n), tuple(frame.shape) or (1,), dtype)
 
-        self._made_of = name, max_episode_steps
+        # As text, because 1, 1.0 and True are equal but not the same option.
+        self._made_of = name, max_episode_steps, repr(sorted((options or {}).items()))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GymnaxEnv) and other._made_of == self._made_of
@@ -111,6 +116,36 @@ class GymnaxOnHost:
 
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
+
+
+def _make(name: str, options: dict[str, Any]) -> tuple[Any, Any]:
+    """An environment and its parameters, of which some options are fields; the others are its constructor's."""
+    env, params = gymnax.make(name)
+    defaults = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+    if "max_steps_in_episode" in options:
+        raise ValueError("options must not contain max_steps_in_episode, which is the argument max_episode_steps")
+    fields = {key: _like(key, defaults[key], value) for key, value in options.items() if key in defaults}
+    arguments = {key: value for key, value in options.items() if key not in defaults}
+    if arguments:
+        try:
+            env, params = gymnax.make(name, **arguments)
+        except Exception as error:
+            known = ", ".join(sorted({*defaults, *inspect.signature(type(env)).parameters} - {"max_steps_in_episode"}))
+            complaint = f"{type(error).__name__}: {error}; it has {known or 'none'}"
+            raise ValueError(f"options must be arguments of {name!r}, got {arguments!r}: {complaint}") from error
+    return env, params.replace(**fields)
+
+
+def _like(key: str, default: Any, value: Any) -> Any:
+    """A parameter with the type of its default, as programs expect; another type is an error."""
+    kind = next((kind for kind in (bool, int, float) if isinstance(default, kind)), None)
+    same = kind is None or (
+        isinstance(value, bool) if kind is bool else isinstance(value, (int, float)) and not isinstance(value, bool)
+    )
+    if not same or (kind is int and value != int(value)):
+        words = {bool: "true or false", int: "an integer", float: "a number"}[kind]
+        raise ValueError(f"option {key} must be {words}, got {value!r}")
+    return value if kind is None else kind(value)
 
 
 # Compiled once for equal environments.
