@@ -13,9 +13,9 @@ AGENTS=dqn,c51,s51,u51,qr
 plain="--base-distribution uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
 limits="--minutes ${MINUTES:-100000} ${MORE:-}"
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} $limits"
-# Some runs at once, so that one is made while others learn; one iteration, for environments begin anew with each, and 128 of
-# them would do so before an episode of Pong is over
-emulated="--preset paper --num-envs 128 --checkpoints weights --jobs ${ATARI_JOBS:-3} $limits"
+# Some runs at once, so that one is made while others learn; one iteration, for environments began anew with each, and 128 of
+# them would have done so before an episode of Pong is over. More seeds are made in the same way.
+emulated="--preset paper --num-envs 128 --checkpoints weights --environment-resets iteration --jobs ${ATARI_JOBS:-3} $limits"
 
 PARTS="rates report penalties variants means settings steps atari pong atari-rates longer"
 

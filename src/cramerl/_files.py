@@ -95,3 +95,28 @@ def write_json(path: Path, content: Any) -> Path:
 def write_text(path: Path, text: str) -> Path:
     """Write text as UTF-8, whole or not at all."""
     return write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write bytes and wait until they are on the disk."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk: otherwise a power cut can undo a rename."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_durable_folder(folder: Path) -> None:
+    """Make a folder, with those above it, and put their names on the disk."""
+    if not folder.is_dir():
+        make_durable_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)

@@ -172,7 +172,7 @@ def test_blocks_are_what_a_slow_twin_does(options):
         close((lane.replay.frames, lane.replay.rewards), (ring.frames, ring.rewards))
         close((lane.frames, lane.first, lane.last), twin.seen)
         close(lane.learner, copied(twin.learned))
-        close((lane.episode_return, lane.episode_length), (twin.returns, twin.lengths))
+        close((lane.running.returns, lane.running.lengths), (twin.returns, twin.lengths))
     assert twin.row > loop.schedule.replay_rows or not options  # the ring went round
     assert len(twin.episodes) > 4
 

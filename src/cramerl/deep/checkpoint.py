@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.numpy
 
-from cramerl._files import write_whole
+from cramerl._files import make_durable_folder, sync_folder, write_durably, write_whole
 from cramerl._version import __version__
 from cramerl.deep.trees import Arrays, Damaged
 
@@ -120,7 +120,7 @@ class CheckpointStore:
             arrays: booleans, integers and floats, of any shape and name.
             rows: the live rows of the replay, first and one past the last, counted from the beginning of the run.
             replay: returns rows [a, b) when called as ``replay(a, b)``. It is called once for each new shard, and once
-                for a single row to measure it.
+                for a single row to measure it. See `new_shards`.
             capacity: rows that the ring holds; rows before ``stop - capacity`` are left out. 0 takes ``rows`` as given.
 
         Raises:
@@ -144,7 +144,7 @@ class CheckpointStore:
                 raise _explained(error, number, newest, target) from error
             raise
         self._newest, self._known = manifest, True
-        _sync(self.folder)
+        sync_folder(self.folder)
         self._prune(number, newest)
         return target
 
@@ -159,7 +159,7 @@ class CheckpointStore:
     ) -> dict[str, Any]:
         """Write everything under temporary names, the manifest last, and fill ``new_shards`` for `_undo`."""
         state = _packed(arrays)
-        _make_folder(self.folder / _REPLAY)
+        make_durable_folder(self.folder / _REPLAY)
         self._restore()
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
@@ -167,9 +167,9 @@ class CheckpointStore:
         if live and replay:
             files |= self._write_rows(live, self._kept(live), replay, new_shards)
         manifest = _manifest(info, live, files)
-        _write(temporary / _STATE, state)
-        _write(temporary / _MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
-        _sync(temporary)
+        write_durably(temporary / _STATE, state)
+        write_durably(temporary / _MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+        sync_folder(temporary)
         return manifest
 
     def _found(self) -> dict[int, Path]:
@@ -194,22 +194,37 @@ class CheckpointStore:
             if shard.stop > live[0] and shard.path.is_file() and shard.path.stat().st_size == record["bytes"]
         }
 
+    def new_shards(self, rows: tuple[int, int], replay: ReadRows, capacity: int = 0) -> list[tuple[int, int]]:
+        """The rows [start, stop) of each file that `save` would write with these arguments."""
+        live = _live(rows, replay, capacity)
+        if not self._known:
+            self.latest()
+        return self._new_shards(live, self._kept(live), replay) if live else []
+
+    def _new_shards(
+        self, live: tuple[int, int], kept: dict[Shard, dict[str, Any]], replay: ReadRows
+    ) -> list[tuple[int, int]]:
+        """The live rows that no kept shard has, in parts of at most ``shard_bytes``."""
+        edges = zip(
+            [live[0], *(shard.stop for shard in kept)], [*(shard.start for shard in kept), live[1]], strict=True
+        )
+        gaps = [(first, last) for first, last in edges if first < last]
+        if not gaps:
+            return []
+        row = sum(array.nbytes for array in _read_rows(replay, gaps[0][0], gaps[0][0] + 1).values())
+        step = max(1, self.shard_bytes // max(1, row))
+        return [(start, min(start + step, last)) for first, last in gaps for start in range(first, last, step)]
+
     def _write_rows(
         self, live: tuple[int, int], kept: dict[Shard, dict[str, Any]], replay: ReadRows, new_shards: list[Path]
     ) -> dict[str, dict[str, Any]]:
         """Write the live rows that no kept shard has. Returns the records of all live shards by name."""
-        files, step = {f"{_REPLAY}/{shard.path.name}": record for shard, record in kept.items()}, 0
-        starts, stops = [shard.start for shard in kept], [shard.stop for shard in kept]
-        for first, last in zip([live[0], *stops], [*starts, live[1]], strict=True):
-            if first < last and not step:
-                row = sum(array.nbytes for array in _read_rows(replay, first, first + 1).values())
-                step = max(1, self.shard_bytes // max(1, row))
-            for start in range(first, last, max(1, step)):
-                stop = min(start + step, last)
-                path = self.folder / _REPLAY / f"rows-{start:012d}-{stop:012d}.safetensors"
-                new_shards.append(path)
-                files[f"{_REPLAY}/{path.name}"] = _write_shard(path, replay, start, stop)
-        _sync(self.folder / _REPLAY)
+        files = {f"{_REPLAY}/{shard.path.name}": record for shard, record in kept.items()}
+        for start, stop in self._new_shards(live, kept, replay):
+            path = self.folder / _REPLAY / f"rows-{start:012d}-{stop:012d}.safetensors"
+            new_shards.append(path)
+            files[f"{_REPLAY}/{path.name}"] = _write_shard(path, replay, start, stop)
+        sync_folder(self.folder / _REPLAY)
         return files
 
     def _restore(self) -> None:
@@ -280,7 +295,7 @@ def _check_order(number: int, live: tuple[int, int] | None, newest: dict[str, An
 def _write_shard(path: Path, replay: ReadRows, start: int, stop: int) -> dict[str, Any]:
     """Write rows to a file. One of this name was left by a killed process or is damaged: it is overwritten."""
     data = _packed(_read_rows(replay, start, stop))
-    write_whole(path, lambda temporary: _write(temporary, data))
+    write_whole(path, lambda temporary: write_durably(temporary, data))
     return _record(data)
 
 
@@ -351,29 +366,6 @@ def _check_file(number: int, path: Path, record: dict[str, Any]) -> None:
                 raise Damaged(f"{refusal} has been altered: its sha256 is not that in {_MANIFEST}")
     except OSError as error:
         raise Damaged(f"{refusal} cannot be read ({error.strerror})") from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Put the names in a folder on the disk: otherwise a power cut can undo a rename."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
 
 
 def _rename_into_place(temporary: Path, target: Path) -> None:

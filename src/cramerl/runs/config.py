@@ -119,7 +119,7 @@ class TrainConfig:
         "needed",
         text="Atari, Gymnasium: needed resets at the end of an iteration if the run can be resumed (checkpoints full), "
         "iteration always, as in runs of earlier versions",
-        role="pace",
+        role="record",  # as the kind of checkpoints, on which it depends
         families=("atari", "gymnasium"),
     )
     noop_max: int = _atari(0, text="Atari: most random no-ops at the start", low=0, high=10**4)
@@ -294,11 +294,14 @@ class TrainConfig:
 
     eval_episodes: int = _evaluation(
         0,
-        text="evaluation episodes of each run at the end of each iteration; 0: none",
+        text="episodes of each evaluation, for each run; 0: no evaluation",
         low=0,
         high=10**6,
         common=True,
         near=("n_eval_episodes",),
+    )
+    eval_period_steps: int = _evaluation(
+        0, text="steps between evaluations, at log lines; 0: at the end of each iteration", low=0, high=_LARGEST
     )
     eval_epsilon: float = _evaluation(0.001, text="epsilon of evaluation episodes", low=0, high=1, scoring="protocol")
 

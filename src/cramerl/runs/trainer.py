@@ -15,6 +15,7 @@ import numpy as np
 from cramerl import _svg
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.checkpoint import CheckpointStore
+from cramerl.deep.checkpoint_writer import CheckpointWriter
 from cramerl.deep.episodes import Episodes
 from cramerl.deep.learner import finite_lanes
 from cramerl.deep.loop import Loop
@@ -107,8 +108,10 @@ class Trainer:
         blocks = loop.schedule.blocks
         self.total_blocks, self.iteration_blocks = blocks(self.config.steps), blocks(self.config.iteration_steps)
         self.log_blocks = min(blocks(self.config.log_steps), self.iteration_blocks)
+        self.eval_blocks = blocks(self.config.eval_period_steps) or self.iteration_blocks
         self.iteration = 0
         self.store = CheckpointStore(folder.path / "checkpoints")
+        self.writer = CheckpointWriter(self.store)
         self.message: str | None = None
         self._clock, self._clock_step, self._speed = time.perf_counter(), 0, 0.0
         self._last_row: dict[str, Any] | None = None
@@ -128,6 +131,8 @@ class Trainer:
         if not self._restored:
             self.loop.begin_iteration(self.iteration)
         with ExitStack() as stack:
+            # Left last: whatever ends training, the checkpoint that is being written is finished, or its error told.
+            stack.enter_context(closing(self.writer))
             self.evaluator = stack.enter_context(closing(Evaluator(self.group, self.loop.spec)))
             self.loggers = [
                 stack.enter_context(closing(x)) for x in loggers.make_loggers(self.group, self.folder.path, self.step)
@@ -176,8 +181,8 @@ class Trainer:
         """Run to the next log line or the end of the iteration; False if Ctrl-C came first."""
         start = self.iteration * self.iteration_blocks
         end = min(start + self.iteration_blocks, self.total_blocks)
-        next_line = start + ((self.loop.block - start) // self.log_blocks + 1) * self.log_blocks
-        for part in self._forecast.parts(min(next_line, end) - self.loop.block):
+        last_line = start + (self.loop.block - start) // self.log_blocks * self.log_blocks
+        for part in self._forecast.parts(min(last_line + self.log_blocks, end) - self.loop.block):
             if self.loop.advance(part, stop) < part:
                 return False
             self._forecast.part_done()
@@ -185,11 +190,14 @@ class Trainer:
         if reset:
             self.loop.end_iteration()
         self._log(reset=reset)
+        if self.loop.block // self.eval_blocks > last_line // self.eval_blocks or self.loop.block == self.total_blocks:
+            self._evaluate()
         if self.loop.block == end:
             self._end_iteration()
         return not stop() or self.loop.block == self.total_blocks
 
     def _log(self, *, reset: bool) -> None:
+        self.writer.check()
         totals, episodes = self.loop.take_totals(), self.loop.take_episodes()
         expected = self._forecast.expected()  # now that the device is idle
         cut = [int(one.cut.sum()) if reset and self.loop.spec.family != "gymnax" else None for one in episodes]
@@ -260,6 +268,7 @@ class Trainer:
 
     def _why_diverged(self, found: dict[int, tuple[int, str]]) -> str:
         update, what = max(found.values())
+        self.writer.wait()
         saved = self.store.latest() if self.config.checkpoints == "full" else None
         kept = f"the last good checkpoint is at step {saved.info['step']}" if saved else "there is no checkpoint"
         runs = f"all {len(self.group)} runs diverged, the last of them because " if len(self.group) > 1 else ""
@@ -298,7 +307,6 @@ class Trainer:
         self.message = text if self.message is None else f"{self.message}; {text}"
 
     def _end_iteration(self) -> None:
-        self._evaluate()
         if self.loop.block % self.iteration_blocks:
             # The run ends in the middle of an iteration: save it as it stands, so that the run can be made longer.
             self._save(can_continue=self.loop.can_pause)
@@ -312,8 +320,8 @@ class Trainer:
         """Play evaluation episodes with every run that has not diverged."""
         if not self.config.eval_episodes:
             return
-        rows = []
-        for lane, played in self.evaluator.play(self.loop.all_params, self.iteration + 1, self._diverged):
+        rows, number = [], -(-self.loop.block // self.eval_blocks)
+        for lane, played in self.evaluator.play(self.loop.all_params, number, self._diverged):
             settings = self.group.lanes[lane]
             rows.append(evaluation_line(self._place() | settings, played))
             self.folder.append_episodes(evaluation_episode_lines(settings, self.step, played))
@@ -334,12 +342,13 @@ class Trainer:
             "episodes_bytes": sizes[EPISODES],
         }
         if self.config.checkpoints == "weights":
-            self.store.save(info, flatten({"params": self.loop.all_params}))
+            self.writer.save(info, flatten({"params": self.loop.all_params}))
         else:
             row, capacity = self.loop.row, self.loop.schedule.replay_rows
             live = (max(0, row - capacity), row)
-            self.store.save(info, flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity)
+            self.writer.save(info, flatten(self.loop.save()), rows=live, replay=self.loop.read_rows, capacity=capacity)
         if self.after_checkpoint is not None:
+            self.writer.wait()
             self.after_checkpoint(self.folder.path)
 
     def _describe_weights(self) -> None:
