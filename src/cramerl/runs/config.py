@@ -301,7 +301,7 @@ class TrainConfig:
         near=("n_eval_episodes",),
     )
     eval_period_steps: int = _evaluation(
-        0, text="steps between evaluations, at log lines; 0: at the end of each iteration", low=0, high=_LARGEST
+        0, text="steps between evaluations, at log lines; 0: at the end of each iteration", low=0, high=LARGEST
     )
     eval_epsilon: float = _evaluation(0.001, text="epsilon of evaluation episodes", low=0, high=1, scoring="protocol")
 
