@@ -89,7 +89,7 @@ def test_atari_games_have_none():
 
 
 def test_the_flag_may_be_given_several_times():
-    parser = ArgumentParser()
+    parser = ArgumentParser(add_help=False)
     add_setting_flags(parser, ("env",))
     words = ["--env-option", "is_slippery=false", "--env-option", "map_name=8x8", "--num-envs", "2"]
     texts = setting_texts(parser.parse_args(words), ())

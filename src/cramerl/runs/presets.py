@@ -103,7 +103,7 @@ _SMOKE = {
     "hidden_units": (16,),
 }
 
-_FAMILIES = {"atari": "Atari games", "gymnasium": "Gymnasium environments", "gymnax": "gymnax environments"}
+_FAMILIES = {"atari": "Atari games", "gymnasium": "Gymnasium environments", "gymnax": "gymnax"}
 
 PRESETS: dict[str, str] = {
     "paper": "Atari as the paper ran it: epsilon 0.05, not sticky, a lost life ends the return; 200 M frames",

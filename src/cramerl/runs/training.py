@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from cramerl.runs.trainer import AfterCheckpoint, OnProgress, Run, Trainer
 
 def train(
     agent: str | TrainConfig | Sequence[TrainConfig] | RunGroup,
-    env: str | None = None,
+    env: str | PathLike[str] | None = None,
     *,
     preset: str | None = None,
     out: str | Path | None = None,
@@ -37,7 +38,7 @@ def train(
         agent: an agent's name, such as "s51"; or whole settings: a config of `cramerl.preset`, several of them, or a
             `RunGroup`. Several configs may differ only in seed, learning rate and mass penalty, and need a gymnax
             environment.
-        env: the environment's name, see `TrainConfig.env`; not with whole settings.
+        env: the environment's name, see `TrainConfig.env`. With whole settings it may be a path: the same as ``out``.
         preset: where settings start that are not given, see `cramerl.preset`; None: the preset that fits ``env``.
         out: the run's folder, new or empty; by default ``runs/ENV__AGENT__SEED__TIME``.
         progress: whether to show the progress; None: in notebooks and interactive sessions, if ``on_progress`` is None.
@@ -59,6 +60,8 @@ def train(
         >>> config = cramerl.preset("minatar", "s51", "Breakout-MinAtar", steps=1_000_000)
         >>> run = cramerl.train(config)  # doctest: +SKIP
     """
+    if not isinstance(agent, str) and isinstance(env, PathLike) and out is None:
+        env, out = None, Path(env)
     group = _asked_group(agent, env, preset, settings)
     config = group.first
     loggers.require_loggers(config)

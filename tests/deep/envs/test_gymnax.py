@@ -142,9 +142,10 @@ def test_a_step_after_an_end_ignores_the_action(name):
     for leaf in jax.tree.leaves((states, step)):
         np.testing.assert_array_equal(leaf, np.broadcast_to(leaf[:1], leaf.shape))
     fresh, frame = jax.jit(env.reset)(jax.random.split(key)[1])
-    np.testing.assert_array_equal(step.frames[0], frame)
+    # Two programs: their last bits may differ.
+    np.testing.assert_allclose(step.frames[0], frame, rtol=1e-5, atol=1e-7)
     for ours, theirs in zip(jax.tree.leaves(states.inner), jax.tree.leaves(fresh.inner), strict=True):
-        np.testing.assert_array_equal(ours[0], theirs)
+        np.testing.assert_allclose(ours[0], theirs, rtol=1e-5, atol=1e-7)
     assert step.first.all()
     for nothing in (step.rewards, step.terminated, step.ended, states.over):
         assert not nothing.any()
