@@ -206,7 +206,7 @@ def test_totals_are_those_of_the_ring():
 @pytest.mark.parametrize(
     ("period", "num_envs", "steps_per_block", "start"),
     [
-        (2, 1, 2, 50),
+        pytest.param(2, 1, 2, 50, marks=pytest.mark.slow),
         (2, 3, 6, 54),
         pytest.param(2, 4, 4, 52, marks=pytest.mark.slow),
         pytest.param(2, 6, 6, 54, marks=pytest.mark.slow),

@@ -140,7 +140,7 @@ def test_frames_on_the_host_are_not_overwritten_before_they_are_read(monkeypatch
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize("thread", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_groups_go_on_from_the_middle_of_an_iteration(thread):
     whole = make(2, thread=thread)
     whole.begin_iteration(0)

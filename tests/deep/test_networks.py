@@ -276,7 +276,7 @@ def test_the_smallest_pictures(name, shape, flat):
 
 
 CONVOLVED = [
-    ("nature", (60, 52, 4), np.uint8),
+    pytest.param("nature", (60, 52, 4), np.uint8, marks=pytest.mark.slow),
     ("nature_same", (37, 30, 4), np.uint8),
     pytest.param("nature_same", (24, 24, 3), np.float32, marks=pytest.mark.slow),
     ("minatar", (6, 5, 3), np.float32),

@@ -257,7 +257,7 @@ class Worker:
 KILLED = -signal.SIGKILL
 
 
-@pytest.mark.parametrize("name", [slow("cartpole"), "pong", slow("gymnasium"), slow("breakout")])
+@pytest.mark.parametrize("name", [slow("cartpole"), slow("pong"), "gymnasium", slow("breakout")])
 def test_killed_twice_and_resumed(name, whole, tmp_path):
     config, run, moments = settings(name), tmp_path / "run", random.Random(name)
     reference = whole(name)

@@ -195,6 +195,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, module, call):
         call("x", **NAMES) if call is read_parquet else call("x", np.asarray)
 
 
+@pytest.mark.slow
 def test_the_page_on_logs_runs_and_prints_what_it_says(tmp_path):
     page = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))

@@ -168,6 +168,7 @@ def doomed(folder: Path, node_id: str) -> Callable[[np.ndarray], ArrayLike]:
     return function
 
 
+@pytest.mark.slow
 def test_a_node_lost_in_the_middle_changes_nothing(cluster, calm, log, tmp_path):
     """Its work, and the sums that it kept for others, are computed again elsewhere."""
     node = cluster.add_node(num_cpus=1, object_store_memory=SMALL_STORE)
