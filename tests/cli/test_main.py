@@ -71,6 +71,11 @@ def test_the_command_line_starts_without_heavy_libraries():
     assert python("-c", code).stdout == "['numpy']\n"
 
 
+def test_reports_can_be_made_where_jax_is_not_installed():
+    code = "import sys; sys.modules['jax'] = None; import cramerl.reports.build, cramerl.evidence.summary"
+    assert python("-c", code).returncode == 0
+
+
 def test_a_reader_that_has_closed_its_pipe_causes_no_complaint():
     command = f"{sys.executable} -m cramerl train s51 pong --print-config | true; exit ${{PIPESTATUS[0]}}"
     piped = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

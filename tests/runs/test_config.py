@@ -196,13 +196,13 @@ def test_a_setting_that_the_agent_has_not(agent, name, value, meant):
         assert getattr(preset("minatar", other, "CartPole-v1", **{name: value}), name) == value
 
 
-@pytest.mark.parametrize(("name", "value"), [("sticky", 0.25), ("noop_max", 30), ("life_loss_ends", False)])
+@pytest.mark.parametrize(("name", "value"), [("noop_max", 30), ("life_loss_ends", False)])
 def test_a_setting_that_the_environment_has_not(name, value):
     words = f"{name} is a setting of Atari games and would be ignored by CartPole-v1: leave it out"
     with pytest.raises(ValueError, match=f"^{words}$"):
         preset("classic", "dqn", "CartPole-v1", **{name: value})
     assert getattr(preset(None, "dqn", "ALE/Pong-v5", **{name: value}), name) == value
-    assert preset("machado", "dqn", "CartPole-v1").sticky == 0.25  # a preset may set what an environment does not use
+    assert preset("dqn-nature", "dqn", "CartPole-v1").noop_max == 30  # a preset may set what an environment does not use
 
 
 def test_settings_that_were_written_may_have_what_the_agent_has_not():

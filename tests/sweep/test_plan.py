@@ -73,8 +73,8 @@ def test_settings_go_to_the_agents_that_use_them():
             "mass_penalty is a setting of s51 and would be ignored by dqn: leave it out",
         ),
         (
-            {"axes": {"sticky": (0.0, 0.25)}},
-            "sticky is a setting of Atari games and would be ignored by Breakout-MinAtar: leave it out",
+            {"axes": {"noop_max": (0, 30)}},
+            "noop_max is a setting of Atari games and would be ignored by Breakout-MinAtar: leave it out",
         ),
         ({"axes": {"steps": (1, 2)}}, "steps must have one value in a sweep, got 1,2"),
         ({"axes": {"replay_on": ("host", "device")}}, "replay_on must have one value in a sweep, got host,device"),

@@ -47,7 +47,7 @@ class ScoringProtocol:
 
     @classmethod
     def of(cls, config: TrainConfig, scores: ScoreKind, frames_per_step: int | None = None) -> ScoringProtocol:
-        """The protocol of a run; Atari's settings count for Atari only, since they do nothing elsewhere."""
+        """The protocol of a run; a setting that an environment does not use does not count."""
         minatar = is_minatar(config.env)
         # By its four frames per step if they are known, otherwise by its name.
         atari = not minatar and (env_family(config.env) == "atari" if frames_per_step is None else frames_per_step == 4)
@@ -56,7 +56,7 @@ class ScoringProtocol:
             limit = min(limit, config.iteration_steps // config.num_envs)
         return cls(
             family="MinAtar" if minatar else "Atari" if atari else "other",
-            sticky=config.sticky if atari else 0.0,
+            sticky=config.sticky if atari or env_family(config.env) == "gymnax" else 0.0,
             life_loss_ends=config.life_loss_ends and atari,
             noop_max=config.noop_max if atari else 0,
             fire_reset=config.fire_reset and atari,

@@ -18,7 +18,7 @@ from cramerl.evidence.statistics import Interval
 from cramerl.evidence.summary import Summary
 from cramerl.runs.config import SETTINGS, applies_to_agent
 from cramerl.runs.env_options import options_text
-from cramerl.runs.log_lines import MUCH_CLIPPED
+from cramerl.runs.scores import MUCH_CLIPPED
 
 AGGREGATES = {"iqm": "IQM", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
 PENALTY_SETTINGS = ("mass_penalty", "mass_penalty_scale", "normalisation")

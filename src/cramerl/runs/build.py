@@ -42,7 +42,7 @@ def make_envs(config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bo
     if family == "gymnax":
         from cramerl.deep.envs.gymnax import GymnaxEnv, GymnaxOnHost  # takes seconds to import
 
-        return GymnaxOnHost(GymnaxEnv(config.env, limit or None, options), num_envs)
+        return GymnaxOnHost(GymnaxEnv(config.env, limit or None, options, config.sticky), num_envs)
     if family == "gymnasium":
         name = config.env.removeprefix("gym:")
         return GymnasiumEnvs(name, num_envs, max_episode_steps=limit or None, options=options, render=pictures)
@@ -132,7 +132,7 @@ def make_loop(group: RunGroup) -> Loop:
     if env_family(config.env) == "gymnax":
         from cramerl.deep.envs.gymnax import GymnaxEnv
 
-        env = GymnaxEnv(config.env, config.max_episode_steps or None, dict(config.env_options))
+        env = GymnaxEnv(config.env, config.max_episode_steps or None, dict(config.env_options), config.sticky)
         rates, penalties = ([getattr(run, name) for run in group.configs] for name in ("learning_rate", "mass_penalty"))
         return CompiledLoop(
             env,

@@ -110,7 +110,14 @@ class TrainConfig:
         common=True,
         aliases=("n_envs",),
     )
-    sticky: float = _atari(0.0, text="Atari: probability that the last action is repeated", low=0, high=1)
+    sticky: float = _environment(
+        0.0,
+        text="Atari, gymnax: probability that the last action is taken again in place of the one chosen (MinAtar: 0.1)",
+        low=0,
+        high=1,
+        families=("atari", "gymnax"),
+        scoring="protocol",
+    )
     life_loss_ends: bool = _atari(False, text="Atari: a lost life ends the return for the learner")
     max_episode_steps: int = _environment(
         0, text="time limit in steps, a truncation; 0: the environment's own", low=0, high=10**8, scoring="protocol"

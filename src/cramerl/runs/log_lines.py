@@ -14,9 +14,6 @@ from cramerl.deep.episodes import Episodes
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.scores import MUCH_CUT
 
-MUCH_CLIPPED = 0.25
-"""Fraction of clipped mass above which a warning is due: clipped returns cannot be told from one another."""
-
 
 def log_line(
     heading: dict[str, Any],

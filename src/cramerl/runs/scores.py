@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 TAIL = 0.2
 """The fraction of a run's steps, at its end, that is scored."""
+MUCH_CLIPPED = 0.25
+"""Fraction of clipped mass above which a warning is due: clipped returns cannot be told from one another."""
 MUCH_CUT = 0.05
 """Fraction of episodes that resets cut above which scores may be biased: long episodes are cut more often than short
 ones, so those that are complete are too short on average."""

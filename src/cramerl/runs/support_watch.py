@@ -10,7 +10,7 @@ import numpy as np
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.networks import Params
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.log_lines import MUCH_CLIPPED
+from cramerl.runs.scores import MUCH_CLIPPED
 
 
 def support_of(config: TrainConfig, all_params: Params, lane: int) -> tuple[float, float] | None:

@@ -1,5 +1,7 @@
 """gymnax environments, against gymnax's own functions called by hand, one step after another."""
 
+from functools import partial
+
 import gymnax
 import jax
 import jax.numpy as jnp
@@ -149,6 +151,40 @@ def test_a_step_after_an_end_ignores_the_action(name):
     assert step.first.all()
     for nothing in (step.rewards, step.terminated, step.ended, states.over):
         assert not nothing.any()
+
+
+def test_sticky_actions_are_the_last_ones_taken_again():
+    """What happened is what a game without them does when it is given the actions that were taken."""
+    sticky, plain, steps = GymnaxEnv("CartPole-v1", 20, sticky=0.5), GymnaxEnv("CartPole-v1", 20), 200
+
+    def play(carry, key):
+        state, twin = carry
+        chosen = jax.random.randint(jax.random.fold_in(key, 7), (), 0, 2)
+        new, step = sticky.step(key, state, chosen)
+        twin, twin_step = plain.step(key, twin, jnp.where(state.over, 0, new.last_action))
+        seen = (state.last_action, chosen, new.last_action, state.over, step, twin_step)
+        return (new, twin), seen
+
+    start = sticky.reset(jax.random.key(0))[0], plain.reset(jax.random.key(0))[0]
+    _, (before, chosen, taken, over, step, twin) = jax.jit(partial(jax.lax.scan, play))(
+        start, jax.random.split(jax.random.key(1), steps)
+    )
+    for ours, theirs in zip(step, twin, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    before, chosen, taken = (np.asarray(x)[~np.asarray(over)] for x in (before, chosen, taken))
+    assert np.all((taken == chosen) | (taken == before))
+    differ = before != chosen
+    assert 0.35 < np.mean(taken[differ] == before[differ]) < 0.65  # half of about 95; four standard errors
+    assert np.asarray(over).any()
+
+
+def test_a_new_episode_starts_with_no_action_to_repeat():
+    env = GymnaxEnv("CartPole-v1", 1, sticky=1.0)
+    state, _ = env.reset(jax.random.key(0))
+    state, _ = env.step(jax.random.key(1), state._replace(last_action=jnp.int32(1)), jnp.int32(1))
+    assert bool(state.over)
+    assert int(env.step(jax.random.key(2), state, jnp.int32(1))[0].last_action) == 0
+    assert GymnaxEnv("CartPole-v1", 1) != env
 
 
 def test_every_environment_with_discrete_actions_keeps_its_state_in_one_type():

@@ -27,10 +27,12 @@ class CompiledState(NamedTuple):
     Attributes:
         inner: gymnax's state.
         over: () bool, the episode has ended and the next step starts another.
+        last_action: () int32, taken in the last step, the first of the actions before; () if none is repeated.
     """
 
     inner: Any
     over: Array
+    last_action: Array | tuple[()] = ()
 
 
 class GymnaxEnv:
@@ -40,12 +42,20 @@ class GymnaxEnv:
         name: a gymnax id, such as ``Breakout-MinAtar``.
         max_episode_steps: time limit in steps; None keeps gymnax's.
         options: arguments of the environment's constructor, or of its parameters (``gravity``).
+        sticky: probability that the last action is taken again in place of the one that was chosen.
     """
 
-    def __init__(self, name: str, max_episode_steps: int | None = None, options: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        name: str,
+        max_episode_steps: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        sticky: float = 0.0,
+    ):
         if name not in gymnax.registered_envs:
             raise ValueError(f"env must be one of {', '.join(gymnax.registered_envs)} (gymnax), got {name!r}")
         self._env, self._params = _make(name, dict(options or {}))
+        self._sticky = sticky
         if max_episode_steps is not None:
             self._params = self._params.replace(max_steps_in_episode=max_episode_steps)
         actions = self._env.action_space(self._params)
@@ -58,7 +68,7 @@ class GymnaxEnv:
         self.spec = EnvSpec(name, "gymnax", int(actions.n), tuple(frame.shape) or (1,), dtype)
 
         # As text, because 1, 1.0 and True are equal but not the same option.
-        self._made_of = name, max_episode_steps, repr(sorted((options or {}).items()))
+        self._made_of = name, max_episode_steps, repr(sorted((options or {}).items())), sticky
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GymnaxEnv) and other._made_of == self._made_of
@@ -71,11 +81,17 @@ class GymnaxEnv:
         frame, inner = self._env.reset_env(key, self._params)
         # Some fields start as Python numbers: without a dtype, everything would be compiled again at the second step.
         inner = jax.tree.map(lambda x: jnp.asarray(x, dtype=jnp.asarray(x).dtype), inner)
-        return CompiledState(inner, jnp.zeros((), dtype=bool)), self._frame(frame)
+        last_action = jnp.zeros((), dtype=jnp.int32) if self._sticky else ()
+        return CompiledState(inner, jnp.zeros((), dtype=bool), last_action), self._frame(frame)
 
     def step(self, key: Array, state: CompiledState, action: Array) -> tuple[CompiledState, Step]:
         """Take an action, or start the next episode if the last one is over."""
         step_key, reset_key = jax.random.split(key)
+        last_action: Array | tuple[()] = ()
+        if self._sticky:
+            again = jax.random.uniform(jax.random.fold_in(key, 1)) < self._sticky
+            action = jnp.where(again, jnp.asarray(state.last_action), action.astype(jnp.int32))
+            last_action = jnp.where(state.over, 0, action)
         frame, inner, reward, terminated, _ = self._env.step_env(step_key, state.inner, action, self._params)
         truncated = self._env.is_truncated(inner, self._params)
         fresh, fresh_frame = self.reset(reset_key)
@@ -83,7 +99,7 @@ class GymnaxEnv:
         inner = jax.tree.map(lambda new, old: jnp.where(over, new, jnp.asarray(old, new.dtype)), fresh.inner, inner)
         terminated = terminated & ~over
         ended = terminated | (truncated & ~over)
-        return CompiledState(inner, ended), Step(
+        return CompiledState(inner, ended, last_action), Step(
             frames=jnp.where(over, fresh_frame, self._frame(frame)),
             rewards=jnp.where(over, 0.0, jnp.asarray(reward, jnp.float32)),
             terminated=terminated,
