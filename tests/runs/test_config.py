@@ -202,7 +202,7 @@ def test_a_setting_that_the_environment_has_not(name, value):
     with pytest.raises(ValueError, match=f"^{words}$"):
         preset("classic", "dqn", "CartPole-v1", **{name: value})
     assert getattr(preset(None, "dqn", "ALE/Pong-v5", **{name: value}), name) == value
-    assert preset("dqn-nature", "dqn", "CartPole-v1").noop_max == 30  # a preset may set what an environment does not use
+    assert preset("dqn-nature", "dqn", "CartPole-v1").noop_max == 30  # presets may set what is not used
 
 
 def test_settings_that_were_written_may_have_what_the_agent_has_not():
