@@ -25,6 +25,7 @@ from cramerl.runs.folder import load_config
 from cramerl.runs.group import RunGroup
 from cramerl.runs.presets import preset
 from cramerl.runs.scores import tail_score
+from cramerl.runs.trainer import Run
 
 SPEC = EnvSpec("Toy", "gymnasium", 3, (4,), "float32")
 TINY = {"steps": 240, "iteration_steps": 240, "log_steps": 80, "min_replay_steps": 80, "num_atoms": 5, "batch_size": 4}
@@ -219,6 +220,7 @@ def test_stacks_are_those_of_the_replay(stack, rng):
 
 def test_a_run_and_its_export_are_one_agent(run, exported, rng):
     first, second = cramerl.load_agent(run), cramerl.load_agent(exported)
+    assert_same_weights(cramerl.load_agent(Run(run, 0, True, [])).params, first.params)
     assert first.spec == second.spec
     assert first.spec.name == "CartPole-v1"
     assert_same_weights(first.params, second.params)

@@ -18,7 +18,7 @@ from cramerl import linear
 from cramerl.deep.heads import HEADS, make_head
 from cramerl.deep.learner import Learner, LearnerState, finite_lanes, make_optimiser
 from cramerl.deep.networks import make_network
-from cramerl.deep.own_support import Clipped
+from cramerl.deep.own_support import nothing_clipped
 from cramerl.deep.replay import Batch
 from cramerl.runs.presets import preset
 
@@ -309,7 +309,7 @@ def test_a_support_widens_with_a_limit_on_gradients(rng, loose):
     @jax.jit
     def learn_and_widen() -> tuple[LearnerState, LearnerState]:
         state = learner.init(jax.random.key(0))
-        much = Clipped(jnp.float32(0), jnp.float32(10), jnp.int32(10), jnp.asarray(True))
+        much = nothing_clipped(True)._replace(above=jnp.float32(10), batches=jnp.int32(10))
         return state, learner.change_target(_step(learner, state, batch)[0]._replace(clipped=much))
 
     start, wider = learn_and_widen()

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from lenient import lenient
@@ -45,6 +46,41 @@ def fixture_resumable(tmp_path_factory) -> tuple[Run, list[str]]:
 def fixture_lanes(tmp_path_factory) -> Run:
     group = RunGroup.of(config("CartPole-v1", checkpoints="none"), seed=[3, 4])
     return train(group, tmp_path_factory.mktemp("runs") / "run")
+
+
+class Broken(gymnasium.Env):
+    """Its twentieth reward is not a number."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (2,)), gymnasium.spaces.Discrete(2)
+    count = 0
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.count += 1
+        return np.zeros(2, np.float32), np.nan if self.count == 20 else 1.0, self.count % 5 == 0, False, {}
+
+
+def test_rewards_that_are_not_finite_end_a_run_and_leave_no_line(tmp_path):
+    gymnasium.register("Broken-v0", Broken)
+    with pytest.raises(
+        ValueError, match=r"^rewards must be finite numbers, Broken-v0 gave some that are not before step"
+    ):
+        train(config("Broken-v0"), tmp_path / "run")
+    gymnasium.registry.pop("Broken-v0")
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        text = (tmp_path / "run" / name).read_text() if (tmp_path / "run" / name).exists() else ""
+        assert "nan" not in text.lower()
+
+
+def test_evaluations_of_a_run_are_different_games(tmp_path):
+    changes = {"eval_episodes": 2, "eval_period_steps": 60, "checkpoints": "none", "learning_rate": 1e-30}
+    run = train(config(**changes, steps=320), tmp_path / "run")
+    played = [(one["step"], one["return"]) for one in episodes_of(run) if one["kind"] == "evaluation"]
+    steps = sorted({step for step, _ in played})
+    assert len(steps) > 3
+    assert len({tuple(score for at, score in played if at == step) for step in steps}) > 1
 
 
 def test_without_full_checkpoints_iterations_leave_no_trace(tmp_path):

@@ -85,7 +85,7 @@ def train(config: RunGroup, folder: Path, on_progress: Callable[[Status], None] 
         return cramerl.train(config, out=folder, on_progress=on_progress)
 
 
-def resume(folder: Path, steps: int | None = None, on_progress: Callable[[Status], None] | None = None) -> Run:
+def resume(folder: Path | Run, steps: int | None = None, on_progress: Callable[[Status], None] | None = None) -> Run:
     with lenient():
         return cramerl.resume(folder, steps, on_progress=on_progress)
 
@@ -319,7 +319,7 @@ def test_killed_before_the_first_checkpoint_a_run_begins_anew(whole, tmp_path):
 def test_half_a_run_made_longer_is_the_longer_run(name, whole, tmp_path):
     half = train(settings(name, steps=STEPS // 2), tmp_path / "run")
     assert (half.finished, half.step) == (True, STEPS // 2)
-    longer = resume(tmp_path / "run", STEPS)
+    longer = resume(half, STEPS)
     assert (longer.finished, longer.step) == (True, STEPS)
     assert_same(tmp_path / "run", whole(name))
     assert (tmp_path / "run" / "config.json").read_bytes() == (whole(name) / "config.json").read_bytes()

@@ -106,7 +106,7 @@ def describe_subject(config: TrainConfig) -> str:
 
 @contextmanager
 def first_words(text: str) -> Iterator[Callable[[], None]]:
-    """Say what is about to be done while libraries are loaded; until training starts, Ctrl-C ends the process."""
+    """Say what is about to be done while libraries are loaded; until training starts, a signal ends the process."""
     print(f"{text}; loading ...", file=sys.stderr, flush=True)
     with leave_on_interrupt("cramerl: stopped before training started") as begun:
         yield begun

@@ -74,7 +74,10 @@ class Agent:
         """The atoms of its distributions, in returns; None if they are not fixed (dqn, qr)."""
         if self.head.support is None:
             return None
-        return Support(np.asarray(in_returns(self.params, jnp.asarray(self.head.support.atoms, jnp.float32)), float))
+        if "support" in self.params:  # the head's atoms are 0, 1, ..., K - 1
+            low, spacing = (float(self.params["support"][name]) for name in ("low", "spacing"))
+            return Support.uniform(low, low + spacing * (self.head.support.num_atoms - 1), self.head.support.num_atoms)
+        return self.head.support
 
     def outputs(self, observations: Any) -> np.ndarray:
         """Outputs of the network (N, A, O) for observations ``(N, *spec.observation_shape)``."""

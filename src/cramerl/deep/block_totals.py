@@ -34,7 +34,7 @@ class BlockTotals(NamedTuple):
 def no_totals() -> BlockTotals:
     """Sums of nothing."""
     zero, none = jnp.float32(0), jnp.int32(0)
-    return BlockTotals(LearnInfo(zero, zero, zero, zero, zero, zero, jnp.int32(-1)), none, none, zero, none)
+    return BlockTotals(LearnInfo(zero, zero, zero, zero, zero, zero, zero, zero, jnp.int32(-1)), none, none, zero, none)
 
 
 def learned(info: LearnInfo, updates_before: Array) -> BlockTotals:

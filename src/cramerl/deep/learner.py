@@ -57,6 +57,8 @@ class LearnInfo(NamedTuple):
         clipped_below: mean mass of the next distribution that a backup clipped at the smallest atom; with Q(lambda), of
             the distributions that are added to the target, weighted by their shares of what is added.
         clipped_above: the same at the largest atom.
+        lost_below: mean distance, in spacings, by which clipping at the smallest atom moves a backup; mass times way.
+        lost_above: the same at the largest atom.
         first_bad: index of the first update whose loss was not finite, or -1.
     """
 
@@ -66,7 +68,14 @@ class LearnInfo(NamedTuple):
     negative_mass: Array
     clipped_below: Array
     clipped_above: Array
+    lost_below: Array
+    lost_above: Array
     first_bad: Array
+
+    @property
+    def clipped(self) -> tuple[Array, Array, Array, Array]:
+        """What `own_support.with_batch` adds up."""
+        return self.clipped_below, self.clipped_above, self.lost_below, self.lost_above
 
 
 @cache
@@ -259,10 +268,7 @@ class Learner:
         batch, outputs, chosen = (jax.tree.map(lambda x: x[-1], tree) for tree in (small, outputs, chosen))
         info = self._info(losses, values, state.target_params, batch, outputs, chosen)
         if isinstance(state.clipped, Clipped):
-            old = state.clipped
-            below, above = old.below + info.clipped_below, old.above + info.clipped_above
-            clipped = Clipped(below, above, old.batches + 1, old.known)
-            state = state._replace(clipped=clipped)
+            state = state._replace(clipped=own_support.with_batch(state.clipped, info.clipped))
         return state, info
 
     def _info(
@@ -270,16 +276,19 @@ class Learner:
     ) -> LearnInfo:
         bad = ~jnp.isfinite(losses)
         first_bad = jnp.where(jnp.any(bad), jnp.argmax(bad), -1)
-        mass = negative = below = above = jnp.float32(jnp.nan)
+        mass = negative = jnp.float32(jnp.nan)
+        below, above, lost_below, lost_above = (mass,) * 4
         if self.head.support is not None:
             masses = self.head.distribution(outputs)[1]
             mass = jnp.mean(jnp.sum(masses, axis=-1))
             negative = -jnp.mean(jnp.sum(jnp.minimum(masses, 0.0), axis=-1))
-            below, above = self._clipped(self.head.support, target_params, batch, chosen)
-        return LearnInfo(jnp.mean(losses), jnp.mean(values), mass, negative, below, above, first_bad)
+            below, above, lost_below, lost_above = self._clipped(self.head.support, target_params, batch, chosen)
+        return LearnInfo(
+            jnp.mean(losses), jnp.mean(values), mass, negative, below, above, lost_below, lost_above, first_bad
+        )
 
-    def _clipped(self, support: Support, target_params: Params, batch: Batch, chosen: Array) -> tuple[Array, Array]:
-        """Mean mass that backups of ``chosen`` put below and above the support."""
+    def _clipped(self, support: Support, target_params: Params, batch: Batch, chosen: Array) -> tuple[Array, ...]:
+        """What backups of ``chosen`` put below and above the support: mean masses, then masses times their way back."""
         atoms, masses = self.head.distribution(chosen)
         masses = with_unit_mass(support, masses)
         if batch.terms:
@@ -288,11 +297,11 @@ class Learner:
         moved = in_spacings(target_params, batch)[..., None] + batch.discounts[..., None] * atoms
         slack = 1e-3 * (support.v_max - support.v_min)  # rounding alone must not count
         # Signed masses are summed with their signs: noise on both sides of zero is not clipped mass.
-        below, above = (
-            jnp.mean(jnp.sum(jnp.where(outside, masses, 0.0), axis=tuple(range(1, masses.ndim))))
-            for outside in (moved < support.v_min - slack, moved > support.v_max + slack)
-        )
-        return below, above
+        ways = [(support.v_min - moved), (moved - support.v_max)]
+        spacing, axes = float(support.spacings.mean()), tuple(range(1, masses.ndim))
+        parts = [jnp.where(way > slack, masses, 0.0) for way in ways]
+        parts += [part * way / spacing for part, way in zip(parts, ways, strict=True)]
+        return tuple(jnp.mean(jnp.sum(part, axis=axes)) for part in parts)
 
 
 @partial(jax.jit, static_argnames="lanes")

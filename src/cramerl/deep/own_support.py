@@ -2,9 +2,10 @@
 
 A head's atoms are 0, 1, ..., K - 1; atom i stands for the return ``low + spacing * i``, and both numbers are kept with
 the weights, which mean nothing without them. They start from the returns in the replay when learning starts. Whenever
-the target network changes, a support whose end clips too much mass doubles its spacing: the range grows towards that
-end, every second atom stays where it was, and the last layer is changed so that predictions stay what they were, as
-nearly as the coarser atoms allow.
+the target network changes, a support whose end clips too much doubles its spacing: too much mass, or little mass from
+so far outside that the means of backups change (a large reward that is rare). The range grows towards that end, every
+second atom stays where it was, and the last layer is changed so that predictions stay what they were, as nearly as the
+coarser atoms allow.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from cramerl.deep.heads import AtomsHead
 from cramerl.deep.networks import Params
@@ -25,7 +27,9 @@ Array = jax.Array
 
 MOST_CLIPPED = 0.02
 """Mean mass beyond an end of the support above which it is widened."""
-_SMALLEST_WIDTH = 1e-2  # of the returns seen, where they are all equal
+MOST_LOST = 0.1
+"""Mean distance, in spacings, by which clipping may move a backup before the support is widened."""
+_SMALLEST_WIDTH = 1e-2  # of the returns seen, relative to the largest; absolute if all are zero
 _NEITHER, _UP, _DOWN, _BOTH = range(4)
 
 
@@ -35,19 +39,30 @@ class Clipped(NamedTuple):
     Attributes:
         below: () float32, sum over batches of the mean mass below the support.
         above: () float32, the same above it.
+        lost_below: () float32, sum over batches of the mean distance, in spacings, that clipping moves a backup up.
+        lost_above: () float32, the same down.
         batches: () int32.
         known: () bool, whether the support has been found.
     """
 
     below: Array
     above: Array
+    lost_below: Array
+    lost_above: Array
     batches: Array
     known: Array
 
 
 def nothing_clipped(known: Any) -> Clipped:
     """No batch yet."""
-    return Clipped(jnp.float32(0), jnp.float32(0), jnp.int32(0), jnp.asarray(known))
+    zero = jnp.float32(0)
+    return Clipped(zero, zero, zero, zero, jnp.int32(0), jnp.asarray(known))
+
+
+def with_batch(clipped: Clipped, measured: tuple[Array, ...]) -> Clipped:
+    """Add a batch: what it clipped below and above, and how far that moved its backups."""
+    below, above, lost_below, lost_above = (old + new for old, new in zip(clipped[:4], measured, strict=True))
+    return Clipped(below, above, lost_below, lost_above, clipped.batches + 1, clipped.known)
 
 
 def returns_seen(replay: Replay, written: Array, discount: float) -> tuple[Array, Array]:
@@ -76,7 +91,8 @@ def find_support(head: AtomsHead, params: Params, returns: Array, real: Array) -
     """Weights whose support holds the returns seen in its middle half, and whose distribution is near theirs."""
     count = head.support.num_atoms
     least, most = jnp.min(jnp.where(real, returns, jnp.inf)), jnp.max(jnp.where(real, returns, -jnp.inf))
-    width = jnp.maximum(most - least, _SMALLEST_WIDTH)
+    largest = jnp.maximum(jnp.abs(least), jnp.abs(most))
+    width = jnp.maximum(most - least, _SMALLEST_WIDTH * jnp.where(largest > 0, largest, 1.0))
     low, spacing = (least + most) / 2 - width, 2 * width / (count - 1)
     places, weights = jnp.where(real, (returns - low) / spacing, 0.0), real / jnp.sum(real)
     masses = project(head.support, places.reshape(-1), weights.reshape(-1).astype(jnp.float32))
@@ -92,16 +108,27 @@ def starting_at(head: AtomsHead, params: Params, masses: Array) -> Params:
 
 def widen(head: AtomsHead, params: Params, optimiser: Any, clipped: Clipped) -> tuple[Params, Any]:
     """Weights and state of the optimiser with a wider support if an end clipped too much; else the same."""
-    most = MOST_CLIPPED * jnp.maximum(clipped.batches, 1)
-    below, above = clipped.below > most, clipped.above > most
+    batches = jnp.maximum(clipped.batches, 1)
+    below = (clipped.below > MOST_CLIPPED * batches) | (clipped.lost_below > MOST_LOST * batches)
+    above = (clipped.above > MOST_CLIPPED * batches) | (clipped.lost_above > MOST_LOST * batches)
     choice = jnp.where(above, jnp.where(below, _BOTH, _UP), jnp.where(below, _DOWN, _NEITHER))
     matrices, offsets, firsts = (jnp.asarray(part, dtype=jnp.float32)[choice] for part in _widenings(head))
     low, spacing = params["support"]["low"], params["support"]["spacing"]
     support = {"low": low + firsts * spacing, "spacing": jnp.where(choice == _NEITHER, spacing, 2 * spacing)}
     wider = _with_last_layer(params, matrices, offsets) | {"support": support}
-    # First moments change as weights do, second moments as squares do.
-    moments = {"mu": _with_last_layer(optimiser.mu, matrices), "nu": _with_last_layer(optimiser.nu, matrices**2)}
-    return wider, optimiser._replace(**moments)
+    moved = optimiser._replace(**_moments(optimiser, matrices))
+    return wider, jax.tree.map(lambda old, new: jnp.where(choice == _NEITHER, old, new), optimiser, moved)
+
+
+def _moments(optimiser: Any, matrix: Array) -> dict[str, Params]:
+    """First moments change as weights do, second moments as squares do."""
+    mean = _with_last_layer(optimiser.mu, matrix)
+    if not isinstance(optimiser, optax.ScaleByRStdDevState):
+        return {"mu": mean, "nu": _with_last_layer(optimiser.nu, matrix**2)}
+    # Centred RMSProp takes the root of a variance, the second moment less the squared first: it must not be negative.
+    spread = jax.tree.map(lambda square, mean: jnp.maximum(square - mean**2, 0.0), optimiser.nu, optimiser.mu)
+    spread = _with_last_layer(spread, matrix**2)
+    return {"mu": mean, "nu": jax.tree.map(lambda spread, mean: spread + mean**2, spread, mean)}
 
 
 @cache

@@ -18,26 +18,28 @@ from cramerl.deep.envs.base import EnvSpec, spec_from_json
 from cramerl.deep.trees import unflatten, weights_of
 from cramerl.runs import build
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder, load_config
+from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder, load_config, run_folders
 from cramerl.runs.group import RunGroup
 from cramerl.runs.scores import tail_score
+from cramerl.runs.trainer import Run
 
 CARD = "README.md"
 _EXPORT_FORMAT = "2"
 
 
-def load_agent(path: str | Path, *, lane: int = 0) -> Agent:
+def load_agent(path: str | Path | Run, *, lane: int = 0) -> Agent:
     """A trained agent, from the folder of a run (its last checkpoint) or of an export.
 
     Args:
-        path: the folder.
+        path: the folder, or what `cramerl.train` returned.
         lane: which run of a group, counted from 0.
 
     Example:
         >>> agent = load_agent("runs/my-run")  # doctest: +SKIP
         >>> atoms, masses = agent.distributions(observations)  # doctest: +SKIP
     """
-    config, spec, weights = _read(Path(path), lane)
+    path = run_folders(path)[0]
+    config, spec, weights = _read(path, lane)
     learner = build.make_learner(config, spec)
     shapes = jax.eval_shape(lambda key: learner.init(key).params, jax.random.key(0))
     return build.make_agent(config, spec, unflatten(shapes, weights, f"weights of {path}"))
@@ -49,28 +51,28 @@ def read_weights(path: str | Path, like: Any) -> Any:
     return unflatten(like, weights, f"weights of {path}")
 
 
-def export_agent(run: str | Path, out: str | Path, *, lane: int = 0) -> list[Path]:
+def export_agent(run: str | Path | Run, out: str | Path, *, lane: int = 0) -> list[Path]:
     """Write an agent's weights, settings and model card into a folder that can be shared.
 
     Args:
-        run: the folder of a run.
+        run: the folder of a run, or what `cramerl.train` returned.
         out: a new or empty folder.
         lane: which run of a group, counted from 0.
 
     Returns:
         The files.
     """
-    out = Path(out)
+    run, out = run_folders(run)[0], Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"out must be a new or empty folder, got {out}")
-    config, spec, weights = _read(Path(run), lane)
+    config, spec, weights = _read(run, lane)
     record = {
         "cramerl-agent": _EXPORT_FORMAT,
         "config": json.dumps(config.to_json()),
         "environment": json.dumps(spec._asdict()),
     }
     data = safetensors.numpy.save(weights, metadata=record)
-    card = _card(config, spec, weights, _result(Path(run), config))  # before anything is written
+    card = _card(config, spec, weights, _result(run, config))  # before anything is written
     written = [write_whole(out / EXPORTED_WEIGHTS, lambda temporary: temporary.write_bytes(data))]
     return [*written, write_json(out / CONFIG, config.to_json()), write_text(out / CARD, card)]
 
@@ -148,8 +150,8 @@ atoms, masses = agent.distributions(observations)  # (N, actions, atoms): predic
 actions = agent.act(observations)
 ```
 
-`cramerl play path/to/this/folder` plays it. Limits: trained on this environment and these settings only; masses of s51
-and u51 may be negative; one seed says little about an algorithm.
+`cramerl play path/to/this/folder` plays it. Limits: trained on this environment and these settings only; masses of s51,
+u51 and l51 may be negative; one seed says little about an algorithm.
 
 ## Settings
 | setting | value |

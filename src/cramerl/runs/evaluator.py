@@ -40,7 +40,7 @@ class Evaluator:
 
         Args:
             params: the weights of all runs, which are the first axis if there are several.
-            number: of this evaluation, counted from 1.
+            number: different for each evaluation of a run; games start from it.
             left_out: lanes that do not play.
         """
         config, many = self._config, len(self._group) > 1

@@ -26,21 +26,26 @@ def stop_on_interrupt(announce: Callable[[], None]) -> Iterator[Callable[[], boo
 
 @contextmanager
 def leave_on_interrupt(sentence: str) -> Iterator[Callable[[], None]]:
-    """Let Ctrl-C end the process at once, until the block calls the function it is given; afterwards it raises.
+    """Let Ctrl-C and SIGTERM end the process at once, until the block calls the function it is given.
+
+    Afterwards they do what they did before.
 
     While libraries are loaded and programs compiled an exception may get lost in a callback, or come out of it as a
     traceback of somebody else's code. So nothing may be half-written until then.
     """
-    begun = threading.Event()
+    begun, numbers = threading.Event(), (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
 
-    def on_interrupt(*_: Any) -> None:
-        if begun.is_set():
-            raise KeyboardInterrupt
+    def leave(number: int, frame: Any) -> None:
+        old = before[signal.Signals(number)]
+        if begun.is_set() and callable(old):
+            old(number, frame)
+            return
         with suppress(OSError):
             os.write(2, f"\n{sentence}\n".encode())
-        os._exit(130)
+        os._exit(128 + number)
 
-    with _handled([signal.SIGINT], on_interrupt):
+    with _handled(numbers, leave):
         yield begun.set
 
 

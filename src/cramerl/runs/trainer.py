@@ -199,6 +199,10 @@ class Trainer:
     def _log(self, *, reset: bool) -> None:
         self.writer.check()
         totals, episodes = self.loop.take_totals(), self.loop.take_episodes()
+        if not all(np.isfinite(one.returns).all() for one in episodes):
+            raise ValueError(
+                f"rewards must be finite numbers, {self.config.env} gave some that are not before step {self.step}"
+            )
         expected = self._forecast.expected()  # now that the device is idle
         cut = [int(one.cut.sum()) if reset and self.loop.spec.family != "gymnax" else None for one in episodes]
         rows = self._rows(totals, cut)
@@ -320,8 +324,8 @@ class Trainer:
         """Play evaluation episodes with every run that has not diverged."""
         if not self.config.eval_episodes:
             return
-        rows, number = [], -(-self.loop.block // self.eval_blocks)
-        for lane, played in self.evaluator.play(self.loop.all_params, number, self._diverged):
+        rows = []
+        for lane, played in self.evaluator.play(self.loop.all_params, self.loop.block, self._diverged):
             settings = self.group.lanes[lane]
             rows.append(evaluation_line(self._place() | settings, played))
             self.folder.append_episodes(evaluation_episode_lines(settings, self.step, played))

@@ -14,7 +14,7 @@ from cramerl.deep.loop import Loop
 from cramerl.runs import build, loggers
 from cramerl.runs.agents import read_weights
 from cramerl.runs.config import LANE_SETTINGS, TrainConfig, agent_name, require_agent_settings, without_aliases
-from cramerl.runs.folder import RunFolder
+from cramerl.runs.folder import RunFolder, run_folders
 from cramerl.runs.group import RunGroup, as_group
 from cramerl.runs.presets import preset as make_preset
 from cramerl.runs.progress import is_interactive, progress_display, progress_stream
@@ -77,7 +77,7 @@ def train(
 
 
 def resume(
-    run: str | Path,
+    run: str | Path | Run,
     steps: int | None = None,
     *,
     progress: bool | None = None,
@@ -87,17 +87,19 @@ def resume(
     """Continue a run from its last good checkpoint; on the same machine the result is that of an uninterrupted run.
 
     Args:
-        run: the folder of a run or a group.
+        run: the folder of a run or a group, or what `train` returned.
         steps: a new total of agent steps, to make the run longer.
         progress: see `train`.
         on_progress: see `train`.
         after_checkpoint: see `train`.
     """
-    folder = RunFolder.open(Path(run))
+    folder = RunFolder.open(run_folders(run)[0])
     group = folder.group
     config = group.first
     if config.checkpoints != "full":
-        raise ValueError(f"run must have been trained with checkpoints 'full', {run} has {config.checkpoints!r}")
+        raise ValueError(
+            f"run must have been trained with checkpoints 'full', {folder.path} has {config.checkpoints!r}"
+        )
     if steps is not None:
         group = group.replace(steps=steps)
     with _shown(progress, on_progress) as on_progress, closing(build.make_loop(group)) as loop, folder.locked():
