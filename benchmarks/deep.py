@@ -68,7 +68,7 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
     loop.take_totals()
     compiled = time.perf_counter() - started
     loop.seconds = dict.fromkeys(loop.seconds, 0.0)
-    loop.watch_time = True
+    loop.time_learner = True
     blocks, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         loop.advance(2)
@@ -76,15 +76,15 @@ def measure_atari(agent: str, seconds: float, num_envs: int) -> dict[str, float]
     loop.take_totals()
     total = time.perf_counter() - began
     rate = blocks * loop.schedule.steps_per_block / total
-    drawn = jax.jit(replays.part_of, static_argnums=2)(
-        loop._draw(loop.replay, np.int32(loop.block), np.int32(loop.row)), 0, loop._updates_per_call
-    )
+    program, block = loop._program, np.int32(loop.block)
+    drawn = program.draw(loop._key, loop.replay, block, np.int32(loop.row))
+    drawn = jax.jit(replays.part_of, static_argnums=2)(drawn, 0, program.updates_per_call)
     batches = jax.jit(replays.read_batch)(loop.replay, drawn)
     state, nothing = loop.state, loop._learned
-    state, _ = jax.block_until_ready(loop._update(state, batches, nothing, np.int32(loop.block)))  # compiled here
+    state, _ = jax.block_until_ready(program.learn(state, batches, nothing, block))  # compiled here
     calls, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds / 2:
-        state, _ = loop._update(state, batches, nothing, np.int32(loop.block))
+        state, _ = program.learn(state, batches, nothing, block)
         jax.block_until_ready(state)
         calls += 1
     alone = calls * loop.schedule.steps_per_block / (time.perf_counter() - began)
