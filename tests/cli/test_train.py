@@ -269,7 +269,7 @@ def test_help_of_an_agent_in_an_environment_shows_their_values():
     assert "widened while learning (here: none)" in words
     every = run("train", "dqn", "CartPole-v1", "--help-all").stdout
     assert "\n  --dqn-loss " in every
-    for unused in ("num-atoms", "mass-penalty", "sticky"):
+    for unused in ("num-atoms", "mass-penalty", "noop-max"):
         assert f"\n  --{unused} " not in every
     assert "agent must be one of dqn" in refused("train", "s52", "CartPole-v1", "--help")
 

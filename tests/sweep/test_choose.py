@@ -74,11 +74,12 @@ def test_a_variant_with_a_run_that_diverged_is_not_chosen(tmp_path):
 
 
 def test_what_an_environment_does_not_use_is_not_chosen_for_it(tmp_path):
-    put_sweep(asked("dqn", f"{GAME},pong", "0", axes={"sticky": (0.0, 0.25)}), tmp_path)
+    put_sweep(asked("dqn", f"{GAME},pong", "0", axes={"noop_max": (0, 30)}), tmp_path)
     (choice,) = best_of(tmp_path, ["dqn"], [GAME], [5])
     assert choice.settings == {}
     with pytest.raises(
-        ValueError, match=r"on pong in .* must share one protocol .* \(not sticky\) and .* \(sticky 0.25\)"
+        ValueError,
+        match=r"on pong in .* must share one protocol .* \(no no-op starts\) and .* \(up to 30 no-ops at the start\)",
     ):
         best_of(tmp_path, ["dqn"], ["pong"], [5])
 

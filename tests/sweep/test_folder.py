@@ -104,8 +104,8 @@ def test_a_log_without_its_settings_is_not_overwritten(tmp_path):
 
 
 def test_settings_that_do_not_change_a_run_make_no_other_runs(tmp_path):
-    both = asked("dqn", f"{GAME},pong", "0", axes={"sticky": (0.0, 0.25)})
-    names = {f"{GAME}/dqn__seed-0", "pong/dqn__seed-0__sticky-0", "pong/dqn__seed-0__sticky-0.25"}
+    both = asked("dqn", f"{GAME},pong", "0", axes={"noop_max": (0, 30)})
+    names = {f"{GAME}/dqn__seed-0", "pong/dqn__seed-0__noop-max-0", "pong/dqn__seed-0__noop-max-30"}
     assert set(folders(plan(both, tmp_path).jobs)) == names
     put_sweep(asked("dqn", changes={"replay_on": "host"}), tmp_path)
     assert plan(asked("dqn", changes={"replay_on": "device"}), tmp_path).jobs == []

@@ -182,12 +182,12 @@ def test_settings_go_to_the_agents_that_use_them(tmp_path):
 
 def test_settings_go_to_the_environments_that_use_them(tmp_path):
     asked = Sweep(("dqn",), ("pong", "CartPole-v1"), (0,), changes={"noop_max": 7}, preset="smoke")
-    space = {"learning_rate": (1e-3, 1e-4), "sticky": (0.0, 0.25)}
+    space = {"learning_rate": (1e-3, 1e-4), "fire_reset": (False, True)}
     made = Search(tmp_path, space, asked, trials=3, batch=3, seed=0)
     tried = {run.env: run for run in wanted_runs(made.sweep())}
     assert (tried["pong"].noop_max, tried["CartPole-v1"].noop_max) == (7, 0)
     assert [{name for trial in trials for name in trial} for trials in made.tried.values()] == [
-        {"learning_rate", "sticky"},
+        {"learning_rate", "fire_reset"},
         {"learning_rate"},
     ]
     assert made.scores(("dqn", "CartPole-v1")) == [None] * 3
