@@ -1,4 +1,4 @@
-"""Checkpoints that are written while training goes on.
+"""Checkpoints that are written while training continues.
 
 What must be consistent is copied to the host's memory first, while training waits: the state, and the rows of the
 replay that no earlier checkpoint has written. Hashing and writing them, which takes most of the time, is left to a

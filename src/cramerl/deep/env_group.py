@@ -120,9 +120,9 @@ class EnvGroup:
         rewards = np.clip(step.rewards, -1, 1) if self._clip_rewards else step.rewards
         self._discounted += self._weight * rewards
         ends = step.terminated | step.ended
-        realised, anew = self._discounted[ends], ends | step.first
-        self._discounted[anew] = 0
-        self._weight = np.where(anew, 1, self._weight * self._discount)
+        realised, restarts = self._discounted[ends], ends | step.first
+        self._discounted[restarts] = 0
+        self._weight = np.where(restarts, 1, self._weight * self._discount)
         return realised
 
     def close(self) -> None:

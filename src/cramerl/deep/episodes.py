@@ -118,12 +118,12 @@ def count_step(running: Running, record: Record, row: Array, step: Any, rewards:
     record = Record(
         *(jax.lax.dynamic_update_slice(ring, x[None], (slot, 0)) for ring, x in zip(record, ended, strict=True))
     )
-    anew = ends | step.first
+    restarts = ends | step.first
     running = Running(
         returns=jnp.where(step.ended, 0.0, returns),
         lengths=jnp.where(step.ended, 0, lengths),
-        discounted=jnp.where(anew, 0.0, discounted),
-        weight=jnp.where(anew, 1.0, running.weight * discount),
+        discounted=jnp.where(restarts, 0.0, discounted),
+        weight=jnp.where(restarts, 1.0, running.weight * discount),
     )
     return running, record, returns, lengths
 

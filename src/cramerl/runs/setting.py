@@ -26,7 +26,7 @@ class Setting(NamedTuple):
             *variant*: a report names an agent by it unless it has its default.
         common: whether people often change it: `cramerl train --help` shows those.
         aliases: other names of exactly the same thing, which flags and settings in Python may have.
-        near: names of similar things elsewhere; whoever uses one is told this setting's name.
+        near: names of similar settings elsewhere; the error about one of them names this setting.
     """
 
     group: str
