@@ -76,15 +76,16 @@ def test_piped_progress_is_plain_lines(trained):
     assert "\033" not in trained[1].stderr
 
 
-def test_ctrl_c_while_libraries_are_loaded_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_libraries_are_loaded_leaves_nothing(number, tmp_path):
     command = [sys.executable, "-c", FROM_A_TERMINAL, "train", "s51", "CartPole-v1", *TINY, "--out", tmp_path / "run"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "training s51 on CartPole-v1; loading ...\n"
         time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         words = process.communicate(timeout=60)[1]
-    assert (process.returncode, words) == (130, "\ncramerl: stopped before training started\n")
+    assert (process.returncode, words) == (128 + number, "\ncramerl: stopped before training started\n")
     assert not list(tmp_path.iterdir())
 
 
