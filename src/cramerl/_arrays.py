@@ -30,6 +30,9 @@ Array = Any
 Floats = NDArray[np.float64]
 
 
+_LARGEST = 10**300  # integers beyond it may not fit a float
+
+
 def is_array(value: Any) -> bool:
     """Whether the value is an array of some library, NumPy's scalars included."""
     return bool(is_array_api_obj(value))  # a plain bool: the original narrows types, also where it is False
@@ -59,7 +62,7 @@ def as_floats(**arguments: Any) -> tuple[Any, ...]:
 def _alike(values: tuple[Any, ...]) -> bool:
     """Nothing to convert: arrays of one type and one floating dtype (the usual case, kept cheap)."""
     first = values[0]
-    if not is_array(first) or isinstance(first, np.generic):
+    if not is_array(first) or isinstance(first, np.generic | np.ma.MaskedArray):
         return False
     kind, dtype = type(first), first.dtype
     same = all(type(v) is kind and v.dtype == dtype for v in values)
@@ -76,11 +79,13 @@ def _is_numpy(value: Any) -> bool:
 
 def _as_float(xp: Any, name: str, value: Any, dtype: Any, home: Any) -> Array:
     if is_array(value) and _belongs(xp, value):
+        if isinstance(value, np.ma.MaskedArray):  # its mask would be forgotten
+            raise ValueError(f"{name} must be an array without a mask, got {value!r}")
         if not xp.isdtype(value.dtype, ("real floating", "integral")):
             raise ValueError(f"{name} must hold real numbers, got dtype {value.dtype}")
         # asarray would cut a torch tensor out of its graph; astype keeps it.
         return xp.asarray(value) if value.dtype == dtype and is_numpy_namespace(xp) else xp.astype(value, dtype)
-    if type(value) in (int, float):
+    if type(value) is float or (type(value) is int and abs(value) < _LARGEST):
         return xp.asarray(value, dtype=dtype, device=home)
     return xp.asarray(host_reals(name, value), dtype=dtype, device=home)
 

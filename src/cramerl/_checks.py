@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cramerl._arrays import Array, as_floats, expand, host_values, is_array, is_compiling
-from cramerl.supports import Support
+from cramerl.supports import Support, require_support
 
 
 def require_finite(**arrays: Array) -> None:
@@ -37,6 +37,7 @@ def require_in_unit_interval(**arrays: Array) -> None:
 
 def require_representable(xp: Any, support: Support, like: Array) -> None:
     """Raise ValueError if the support's atoms coincide, or overflow, in the dtype of ``like``."""
+    require_support(support)
     if is_compiling(like):  # even a dtype's limits are symbols there
         return
     limits, largest = xp.finfo(like.dtype), max(abs(support.v_min), abs(support.v_max))
@@ -81,8 +82,7 @@ def on_support(support: Any, numbers: tuple[str, ...] = (), **arrays: Array) -> 
     ValueError unless they are finite masses on a support whose atoms differ in their dtype. Arrays that are named in
     ``numbers`` are no masses: they have no axis of atoms.
     """
-    if not isinstance(support, Support):
-        raise ValueError(f"support must be a Support, got {support!r}")
+    require_support(support)
     xp, *values = as_floats(**arrays)
     arrays = dict(zip(arrays, values, strict=True))
     masses = {name: array for name, array in arrays.items() if name not in numbers}
@@ -113,9 +113,13 @@ def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
         known = value
         if is_array(value) and not isinstance(value, np.generic) and (known := host_values(value)) is None:
             return value
-        if np.ndim(known) != 0 or np.asarray(known).dtype.kind not in "iuf":
+        try:
+            plain = np.asarray(known)
+        except (TypeError, ValueError):  # a ragged list, or what only its library can read
+            plain = np.asarray(None)
+        if plain.ndim != 0 or plain.dtype.kind not in "iuf":
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
-        number = float(known)
+        number = float(plain)
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):
         raise ValueError(f"{name} must be {allowed}, got {number}")
     return number if isinstance(value, (int, float, np.generic, np.ndarray)) else value
@@ -132,6 +136,13 @@ def require_discount(discount: Any) -> float:
     """The discount as a float, if it is a number in [0, 1)."""
     if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount < 1:
         raise ValueError(f"discount must lie in [0, 1), got {discount!r}")
+    return float(discount)
+
+
+def require_log_discount(discount: Any) -> float:
+    """The discount as a float, if it is a number in [0, 1]: in a log that ends its returns it may be one."""
+    if isinstance(discount, bool) or not isinstance(discount, int | float | np.number) or not 0 <= discount <= 1:
+        raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
     return float(discount)
 
 

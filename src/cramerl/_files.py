@@ -8,6 +8,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,14 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.stem}-{os.getpid()}{target.suffix}")
     try:
+        temporary.unlink(missing_ok=True)  # a link of this name would be written through
         write(temporary)
         temporary.replace(target)
     except OSError as error:  # name the file the caller asked for, not the temporary one
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(IsADirectoryError):
+            temporary.unlink(missing_ok=True)
     return path
 
 
@@ -59,6 +62,8 @@ def is_made_by(path: Path, maker: str) -> bool:
 
     HTML has a generator, JSON ``made_by``, Markdown a sentence, SVG a title, other pictures a comment somewhere.
     """
+    if _is_special(path):  # a pipe would be waited for
+        return False
     try:
         if path.suffix.lower() in _PICTURES:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

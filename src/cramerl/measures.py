@@ -234,6 +234,8 @@ def _monotone_cdf(xp: Any, masses: Array, level: Array) -> tuple[Array, Array, A
     known = host_values(total)
     if known is not None and not (known > 0).all():  # such a measure has no quantiles
         raise ValueError(f"masses must have a positive total mass, got a total of {known[~(known > 0)].flat[0]}")
+    if known is not None and not np.isfinite(known).all():
+        raise ValueError("masses must have a finite total mass, the sum of these overflows")
     eps = xp.finfo(masses.dtype).eps
     rounding = 4 * eps * xp.sum(xp.abs(masses), axis=-1, keepdims=True)
     least = eps * eps * total  # level 0 is read as the limit from above

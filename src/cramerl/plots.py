@@ -183,6 +183,7 @@ def save_same(figure: Any, path: Path) -> Path:
     import matplotlib as mpl
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    _without_formulas(figure)
     silent = {".svg": ("Date", "Creator"), ".pdf": ("CreationDate", "Creator", "Producer"), ".png": ("Software",)}
     metadata = dict.fromkeys(silent[path.suffix])
     # Type 42 keeps the text of a PDF as text, which publishers require.
@@ -196,6 +197,22 @@ def save_same(figure: Any, path: Path) -> Path:
         return write_whole(path, lambda temporary: figure.savefig(temporary, dpi=110, metadata=metadata))
 
 
+def _without_formulas(figure: Any) -> Any:
+    """The figure with its texts as they stand: a dollar in a name begins no formula. Numbers at axes may."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter
+
+    axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
+    numbers = {id(text) for axis in axes for text in axis.findobj(Text) if text is not axis.label}
+    for text in figure.findobj(Text):
+        if id(text) not in numbers:
+            text.set_parse_math(False)
+    for formatter in (axis.get_major_formatter() for axis in axes):
+        if isinstance(formatter, FixedFormatter):  # names at an axis, which become texts when it is drawn
+            formatter.seq = [name.replace("\\$", "$").replace("$", "\\$") for name in formatter.seq]
+    return figure
+
+
 def put_titles(path: Path, titles: Mapping[str, str]) -> Path:
     """Give the named shapes of an SVG titles, which viewers show as tooltips."""
     text = path.read_text(encoding="utf-8")
@@ -207,4 +224,5 @@ def put_titles(path: Path, titles: Mapping[str, str]) -> Path:
 def save(figure: Any, path: Path, made_by: str) -> Path:
     """Write a figure, whole or not at all; the suffix chooses the format. The file says what it was ``made_by``."""
     field = {".png": "Software", ".pdf": "Creator", ".svg": "Title"}[path.suffix.lower()]
+    _without_formulas(figure)
     return write_whole(path, lambda temporary: figure.savefig(temporary, dpi=150, metadata={field: made_by}))

@@ -11,6 +11,8 @@ import numpy as np
 
 from cramerl._arrays import Floats, host_reals
 
+_MOST_ATOMS = 10**8
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Support:
@@ -65,6 +67,8 @@ class Support:
         """``num_atoms`` evenly spaced atoms from ``v_min`` to ``v_max``, both included."""
         if isinstance(num_atoms, bool) or not isinstance(num_atoms, (int, np.integer)) or num_atoms < 2:
             raise ValueError(f"num_atoms must be an integer >= 2, got {num_atoms!r}")
+        if num_atoms > _MOST_ATOMS:
+            raise ValueError(f"num_atoms must be at most {_MOST_ATOMS:,}, got {num_atoms:,}")
         low, high = _finite("v_min", v_min), _finite("v_max", v_max)
         if math.isinf(high - low):
             raise ValueError(f"v_max - v_min must be finite, got v_min={low} and v_max={high}")
@@ -100,6 +104,13 @@ class Support:
 
     def __reduce__(self) -> tuple[type[Self], tuple[list[float]]]:
         return type(self), (self.atoms.tolist(),)
+
+
+def require_support(support: Any) -> Support:
+    """The support, if it is one: every function that takes a support begins with this."""
+    if not isinstance(support, Support):
+        raise ValueError(f"support must be a Support, got {support!r}")
+    return support
 
 
 def _finite(name: str, value: float) -> float:

@@ -257,6 +257,17 @@ def test_a_million_states_is_a_matter_of_size_only():
     np.testing.assert_allclose(again, masses, atol=1e-10)
 
 
+@pytest.mark.parametrize("discount", [0.999, 0.9999, 0.99999, 1 - 1e-6])
+def test_discounts_close_to_one_are_right_or_warned_of(discount):
+    process = examples.ring(discount=discount)
+    low, high = process.return_range()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = evaluate(process, tabular(process.num_states), Support.uniform(low - 1, high + 1, 51))
+    error = np.abs(found.values - process.true_values()).max() / np.abs(process.true_values()).max()
+    assert error < 1e-4 or caught
+
+
 def test_weights_that_are_not_stationary_are_taken_with_a_warning():
     process, features, support = CASES["plain"]
     with pytest.warns(UserWarning, match="not stationary .* no longer guaranteed"):

@@ -53,7 +53,9 @@ def dense_twin(support: Support, discount: float, data, normalisation: str, regu
     x, rewards, following, ended = data
     n, d, k = len(x), x.shape[1], support.num_atoms
     even, keep = np.full(k, 1 / k), np.eye(k) - 1 / k
-    gram = np.kron(x.T @ x / n + regularisation * np.eye(d), np.eye(k))
+    # Columns of ones have no variance, so they are free.
+    penalty = regularisation * np.diag(x.var(axis=0) / (x != 0).mean(axis=0))
+    gram = np.kron(x.T @ x / n + penalty, np.eye(k))
     right = np.zeros((d, k))
     for phi, r, phi_next, last in zip(x, rewards, following, ended, strict=True):
         if last:
@@ -139,11 +141,11 @@ def test_chunks_of_any_size_give_the_same(first):
 def test_rows_are_cut_into_pieces_without_effect(monkeypatch):
     data, ask = logged(8), logged(9)
     plain = DistributionalLSTD(EVEN, 0.9).fit(*data)
-    expected = plain.predict_cvar(ask[0], [0.1, 0.5]), plain.score(*ask)
+    expected = plain.predict_cvar(ask[0], [0.1, 0.5]), plain.score(*ask[:2])
     monkeypatch.setattr(transitions, "_CHUNK_NUMBERS", 200)
     model = DistributionalLSTD(EVEN, 0.9).fit(*data)
     np.testing.assert_allclose(model.predict_cvar(ask[0], [0.1, 0.5]), expected[0], atol=1e-9)
-    assert model.score(*ask) == pytest.approx(expected[1], abs=1e-9)
+    assert model.score(*ask[:2]) == pytest.approx(expected[1], abs=1e-9)
 
 
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
@@ -300,7 +302,8 @@ def test_the_chosen_support_covers_the_returns(chain_model):
 def test_the_chosen_support_knows_what_is_possible():
     ones, none = np.ones((4, 1)), np.zeros(4, dtype=bool)
     constant = DistributionalLSTD(discount=0.5).fit(ones, np.full(4, 3.0), ones)
-    assert constant.support_.v_min < 6 < constant.support_.v_max
+    assert constant.support_.v_min <= 3  # the reward itself is there too
+    assert constant.support_.v_max >= 6
     assert constant.predict([[1.0]])[0] == pytest.approx(6)
     # Worst cases: two rewards in turn cannot give more than twice the larger one.
     limited = DistributionalLSTD(discount=0.5).fit(ones, np.array([0.0, 1.0, 0.0, 1.0]), ones, none)
@@ -329,26 +332,28 @@ def test_levels_and_risk_follow_the_nearest_distribution():
 
 
 def test_score_is_a_crps_skill_where_every_return_ends():
+    """CRPS is E|X - g| - E|X - X'| / 2, here with sums over pairs of atoms and of returns."""
     x, rewards, following, _ = logged(15, scale=1.0)
-    rewards = np.clip(2 * x[:, 1] + 0.1 * rewards, -3.9, 7.4)
+    rewards = 2 * x[:, 1] + 0.1 * rewards
+    rewards[:2] = -5.0, 9.0  # beyond the support
     model = DistributionalLSTD(UNEVEN).fit(x, rewards, following, np.ones(300, dtype=bool))
-
-    def missed(masses):
-        points = np.array([project_by_loop(UNEVEN, np.array([r]), np.ones(1)) for r in rewards])
-        return ((np.cumsum(masses - points, axis=1)[:, :-1] ** 2) @ UNEVEN.spacings).sum(), points
-
-    one_distribution = missed(np.zeros(7))[1].mean(axis=0)
-    expected = 1 - missed(model.predict_masses(x))[0] / missed(one_distribution)[0]
-    assert model.score(x, rewards, following, np.ones(300)) == pytest.approx(expected)
-    assert 0.3 < expected < 1
-    constant = DistributionalLSTD(EVEN, 0.5).fit(x[:, :1], np.ones(300), x[:, :1])
-    assert constant.score(x[:, :1], np.ones(300), x[:, :1]) == 1.0
+    weights, z = np.arange(300) % 3 + 1.0, UNEVEN.atoms
+    proper = model.predict_proba(x)
+    own = np.einsum("nk,nl,kl->n", proper, proper, np.abs(z[:, None] - z)) / 2
+    missed = (proper * np.abs(z - rewards[:, None])).sum(axis=1) - own
+    pairs = np.abs(rewards[:, None] - rewards)
+    one_distribution = weights @ pairs @ weights / weights.sum() / 2
+    assert model.score(x, rewards, weights) == pytest.approx(1 - weights @ missed / one_distribution)
+    assert 0.3 < model.score(x, rewards) < 1
+    constant = DistributionalLSTD(EVEN, 0.5).fit(x[:, :1], np.full(300, 1.5), x[:, :1])
+    assert constant.score(x[:, :1], np.full(300, 3.0)) == 1.0
+    assert constant.score(x[:, :1], np.full(300, 2.0)) == 0.0
 
 
 def test_parameters_clone_and_pickle():
     model = DistributionalLSTD(UNEVEN, 0.9, regularisation=0.1)
     assert list(model.get_params()) == [
-        *("support", "discount", "num_atoms", "normalisation", "regularisation", "method", "tol")
+        *("support", "discount", "num_atoms", "normalisation", "regularisation", "method", "tol", "next_distribution")
     ]
     twin: Any = clone(model)
     assert twin.get_params() == model.get_params()
@@ -384,8 +389,15 @@ def test_no_answer_before_data():
 def test_a_process_without_a_fixed_point_is_called_that():
     """One feature that doubles at each step, never ending: the value grows without bound."""
     x = np.array([[1.0], [1.0]])
+    signed = DistributionalLSTD(EVEN, 0.9, method="iteration", next_distribution="signed")
+    with pytest.warns(UserWarning, match="no fixed point was found") as caught:
+        signed.fit(x, [0.3, 0.4], 3 * x)
+    assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="no fixed point was found"):
-        DistributionalLSTD(EVEN, 0.9, method="iteration").fit(x, [0.3, 0.4], 3 * x)
+        DistributionalLSTD(EVEN, 0.9, method="iteration").partial_fit(x, [0.3, 0.4], 3 * x).solve()
+    with pytest.warns(UserWarning, match="solved with proper next distributions"):
+        model = DistributionalLSTD(EVEN, 0.9, method="iteration").fit(x, [0.3, 0.4], 3 * x)
+    assert model.method_ == "constrained"
 
 
 BAD_DATA = {
@@ -394,9 +406,10 @@ BAD_DATA = {
     "rewards nan": ({"rewards": [np.nan, 0.0]}, "rewards must be finite, got nan"),
     "terminated nan": ({"terminated": [np.nan, 0.0]}, "terminated must be finite, got nan"),
     "terminated two": ({"terminated": [0, 2]}, "terminated must hold True or False, got 2"),
-    "text": ({"X": [["a"], ["b"]]}, "X must be an array of real numbers, not sparse, got list"),
-    "complex": ({"rewards": np.array([1j, 0])}, r"rewards must be .* real numbers, .* got ndarray \(complex128\)"),
-    "sparse": ({"X": sparse.eye_array(2)}, "X must be an array of real numbers, not sparse, got dia_array"),
+    "text": ({"X": [["a"], ["b"]]}, "X must be an array of real numbers, got list"),
+    "complex": ({"rewards": np.array([1j, 0])}, r"rewards must be .* real numbers, got ndarray \(complex128\)"),
+    "sparse": ({"X": sparse.csr_array([[1.0], [2.0]])}, "X and X_next must both be sparse or both be dense"),
+    "sparse complex": ({"X": sparse.eye_array(2) * 1j}, r"X must be an array of real numbers, got \w+ \(complex128\)"),
     "one axis": ({"X": [1.0, 2.0]}, r"X must have shape \(n, D\) with at least one row and column, got \(2,\)"),
     "empty": ({"X": np.zeros((0, 1))}, r"X must have shape \(n, D\) with at least one row and column, got \(0, 1\)"),
     "features": ({"X_next": [[1.0, 2.0]] * 2}, r"X_next must have shape \(n, 1\).* got \(2, 2\)"),
@@ -440,15 +453,28 @@ def test_bad_data_is_refused(bad, sentence):
     for method in ("fit", "partial_fit"):
         with pytest.raises(ValueError, match=sentence):
             getattr(DistributionalLSTD(), method)(**(good | bad))
-    fitted = DistributionalLSTD().fit(**good)
-    with pytest.raises(ValueError, match=sentence.replace("D", "1")):
-        fitted.score(**(good | bad))
+
+
+BAD_RETURNS = {
+    "nan": ({"returns": [np.nan, 0.0]}, "returns must be finite, got nan"),
+    "rows": ({"returns": [1.0]}, "returns must have one entry for each of the 2 rows"),
+    "weights": ({"sample_weight": [1.0]}, "sample_weight must have one entry for each of the 2 rows"),
+    "features": ({"X": [[1.0, 2.0]] * 2}, r"X must have shape \(n, 1\).* got \(2, 2\)"),
+}
+
+
+@pytest.mark.parametrize(("bad", "sentence"), BAD_RETURNS.values(), ids=list(BAD_RETURNS))
+def test_bad_returns_are_refused(bad, sentence):
+    fitted = DistributionalLSTD().fit([[1.0], [2.0]], [0.0, 1.0], [[1.0], [1.0]], [False, True])
+    with pytest.raises(ValueError, match=sentence):
+        fitted.score(**({"X": [[1.0], [2.0]], "returns": [0.0, 1.0]} | bad))
 
 
 BAD_SETTINGS = {
     "support": ({"support": [0, 1]}, "support must be a Support or None, got list"),
-    "discount": ({"discount": 1.0}, r"discount must lie in \[0, 1\), got 1.0"),
-    "discount text": ({"discount": "0.9"}, r"discount must lie in \[0, 1\), got '0.9'"),
+    "discount": ({"discount": 1.1}, r"discount must lie in \[0, 1\], got 1.1"),
+    "discount text": ({"discount": "0.9"}, r"discount must lie in \[0, 1\], got '0.9'"),
+    "next_distribution": ({"next_distribution": "any"}, "next_distribution must be one of 'auto', 'signed', 'proper'"),
     "num_atoms": ({"num_atoms": 1}, "num_atoms must be an integer >= 2, got 1"),
     "normalisation": (
         {"normalisation": "never"},

@@ -10,6 +10,16 @@ from cramerl.linear import DistributionalLSTD
 class AsRegressor(RegressorMixin, DistributionalLSTD, BaseEstimator):  # pyright: ignore[reportIncompatibleMethodOverride]
     """scikit-learn's fit(X, y): every transition ends, so that the return is y."""
 
+    @property
+    def predict_proba(self):  # pyright: ignore[reportIncompatibleMethodOverride]
+        """To scikit-learn this is a classifier's method, whose columns are classes."""
+        raise AttributeError("predict_proba")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def fit(self, X, y):  # pyright: ignore[reportIncompatibleMethodOverride]
         return super().fit(X, y, X, np.ones(np.asarray(y).shape[:1]))
 

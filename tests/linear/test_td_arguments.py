@@ -65,8 +65,8 @@ def test_bad_step_sizes(options, sentence):
         ),
         ({"features": np.ones((0, 2))}, r"features must have shape \(n, 2\) with n >= 1, or \(2,\), got \(0, 2\)"),
         ({"features": np.full((4, 2), np.inf)}, "features must be finite, got inf"),
-        ({"features": [["a", "b"]] * 4}, "features must be an array of real numbers, not sparse, got list"),
-        ({"features": [[1.0, 2.0], [3.0]]}, "features must be an array of real numbers, not sparse, got list"),
+        ({"features": [["a", "b"]] * 4}, "features must be an array of real numbers, got list"),
+        ({"features": [[1.0, 2.0], [3.0]]}, "features must be an array of real numbers, got list"),
         (
             {"next_features": np.ones((3, 2))},
             r"next_features must have shape \(4, 2\) to go with features, got \(3, 2\)",

@@ -1,9 +1,15 @@
 """Policy evaluation with linear features: the whole return distribution, exact and deterministic, in float64."""
 
 from cramerl.linear import examples, features
-from cramerl.linear.certificates import Bound, Certificate, LogCertificate
+from cramerl.linear.certificates import Bound, Certificate
 from cramerl.linear.evaluation import Evaluation, Iterate, evaluate, projected_bellman_iterates
 from cramerl.linear.features import aggregation, fourier, polynomial, random_features, rbf, tabular, with_bias
+from cramerl.linear.log_certificates import LogCertificate
+from cramerl.linear.logs.estimates import Estimate, ReturnDistribution
+from cramerl.linear.logs.improvement import ImprovedPolicy, improve_policy
+from cramerl.linear.logs.log import Log
+from cramerl.linear.logs.policy_evaluation import PolicyEvaluation, PolicyEvaluations, evaluate_policy
+from cramerl.linear.logs.trust import Trust
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.processes import MarkovRewardProcess, Transitions
 from cramerl.linear.sources.chunks import fit_logs
@@ -18,22 +24,31 @@ __all__ = [
     "Bound",
     "Certificate",
     "DistributionalLSTD",
+    "Estimate",
     "Evaluation",
+    "ImprovedPolicy",
     "Iterate",
     "LinearTD",
+    "Log",
     "LogCertificate",
     "MarkovRewardProcess",
+    "PolicyEvaluation",
+    "PolicyEvaluations",
+    "ReturnDistribution",
     "StepSize",
     "SupportReport",
     "Transitions",
+    "Trust",
     "aggregation",
     "evaluate",
+    "evaluate_policy",
     "examples",
     "features",
     "fit_logs",
     "fit_parquet",
     "fit_ray",
     "fourier",
+    "improve_policy",
     "polynomial",
     "projected_bellman_iterates",
     "random_features",

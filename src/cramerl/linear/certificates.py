@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from cramerl._arrays import Floats
 from cramerl.cramer import cramer_distance_sq
-from cramerl.linear.moments import Moments
-from cramerl.linear.problem import Normalisation, Problem, Whitening
+from cramerl.linear.problem import Problem
 from cramerl.linear.reference import reference_distribution
 from cramerl.linear.systems import LinearSystem
-from cramerl.linear.transition_sums import TransitionSums
 from cramerl.measures import clipped_mass, with_unit_mass
 from cramerl.projections import backup, project
 from cramerl.supports import Support
@@ -85,22 +83,6 @@ class Certificate:
         return plain
 
 
-class LogCertificate(NamedTuple):
-    """What can be said about a solution when only data is known, not the process behind it.
-
-    Attributes:
-        constant_distance: distance of the constant function to the span of the features, over the data.
-        gram_condition: condition number of the features' Gram matrix, columns scaled to the same size.
-        lstd_gap: root mean square, over the data, of the difference between the means and those of ordinary LSTD.
-        sentences: all of it in plain words.
-    """
-
-    constant_distance: float
-    gram_condition: float
-    lstd_gap: float
-    sentences: tuple[str, ...]
-
-
 def certify_evaluation(problem: Problem, weights: Floats, system: LinearSystem) -> Certificate:
     """The certificate of an evaluation with these weights (D, K), the solution of this system."""
     distance = math.sqrt(max(0.0, 1.0 - float(problem.whitening.constant @ problem.whitening.constant)))
@@ -132,39 +114,6 @@ def certify_evaluation(problem: Problem, weights: Floats, system: LinearSystem) 
         sentences=(),
     )
     return replace(found, sentences=_sentences(problem, found))
-
-
-def certify_log(
-    moments: Moments,
-    sums: TransitionSums,
-    whitening: Whitening,
-    weights: Floats,
-    normalisation: Normalisation,
-    regularisation: float,
-) -> LogCertificate:
-    """The certificate of weights (D, K) that were found from the moments and sums of a log."""
-    n, d = sums.num_samples, len(sums.total)
-    vector = moments.lstd_vector / n
-    if normalisation == "affine":  # LSTD of the model u'z + features
-        base = float(sums.support.atoms.mean())
-        vector = vector + base * (moments.discounts @ moments.inflows - sums.total) / n
-    gram = sums.gram / n
-    plain = np.linalg.solve(gram + regularisation * np.eye(d) - moments.lstd_matrix / n, vector)
-    difference = weights @ sums.support.atoms - plain
-    gap = float(np.sqrt(max(0.0, difference @ gram @ difference)))
-    distance = float(np.sqrt(max(0.0, 1.0 - whitening.constant @ whitening.constant)))
-    in_span = distance < 1e-6 or normalisation == "affine"
-    say = ["A constant is in the span of the features: every distribution has total mass one."]
-    if not in_span:
-        say = [f"No combination of the features is constant (distance {distance:.2g}): add a column of ones."]
-    say.append(f"The features' Gram matrix has condition number {whitening.condition:.3g}.")
-    if gap <= 1e-8 * max(1.0, abs(sums.support.v_min), abs(sums.support.v_max)):
-        say.append("Mean returns equal those of ordinary LSTD on the same data.")
-    else:
-        why = "returns beyond the support are clipped" if in_span else "the missing constant, or clipping"
-        say.append(f"Mean returns differ from ordinary LSTD's by {gap:.3g} (root mean square): {why}.")
-    say.append("How far from the truth is not known: bounds need the process behind the log.")
-    return LogCertificate(distance, whitening.condition, gap, tuple(say))
 
 
 def _clipping(problem: Problem, weights: Floats) -> tuple[bool, float]:

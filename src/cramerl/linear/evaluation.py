@@ -20,7 +20,7 @@ from cramerl.cramer import cramer_distance_sq
 from cramerl.linear.certificates import Certificate, certify_evaluation
 from cramerl.linear.problem import Normalisation, Problem, make_problem
 from cramerl.linear.processes import MarkovRewardProcess
-from cramerl.linear.solve import METHODS, Method, solve
+from cramerl.linear.solve import METHODS, MOST_ERROR, Method, solve
 from cramerl.linear.support_choice import suggest_support
 from cramerl.linear.systems import LinearSystem, process_system, state_space_system
 from cramerl.measures import cvar, nearest_distribution, quantile
@@ -179,11 +179,12 @@ def evaluate(
     problem = make_problem(process, features, support, normalisation, state_distribution)
     system = process_system(problem)
     found = solve(system, method, tol, process.discount)
-    if not found.residual <= 1e-6 * max(1.0, float(np.linalg.norm(found.weights))):
+    if not found.error <= MOST_ERROR:
+        why = f"a discount of {process.discount:g} is too close to one for this method; method='direct' may reach it"
+        if not problem.stationary:
+            why = "with weights that are not stationary the process may diverge"
         warnings.warn(
-            f"no fixed point was found (residual {found.residual:.1e}): with weights that are not stationary "
-            "the process may diverge",
-            stacklevel=2,
+            f"the masses may be wrong by {found.error:.1e} (residual {found.residual:.1e}): {why}", stacklevel=2
         )
     weights = problem.whitening.inverse @ found.weights
     evaluation = Evaluation(problem, weights, found.residual, found.iterations, found.method)

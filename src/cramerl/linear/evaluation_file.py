@@ -73,11 +73,11 @@ def write_log_record(model: DistributionalLSTD, layout: Layout, first_states: Fl
         "transitions": model.n_samples_,
         "residual": model.residual_,
         "support_report": model.support_report_._asdict(),
-        "certificate": model.certificate_._asdict() if model.certificate_ else None,
+        "certificate": model.certificate_._asdict(),
         "weights": model.weights_.tolist(),
         "distributions": _distributions(np.arange(n), means, np.full(n, 1 / n), masses),
     }
-    return write_json(folder / EVALUATION_FILE, content)
+    return write_json(folder / EVALUATION_FILE, _without_nan(content))
 
 
 def parse_record(values: dict[str, Any]) -> EvaluationRecord:

@@ -3,10 +3,11 @@ r"""Return distributions from logged transitions, by least squares.
 The fixed point is that of `evaluate`, with averages over the data in place of expectations:
 
 .. math:: G\,\Theta = \frac1n \sum_t \phi_t\, \big(M_{r_t} (q'_t + (1 - 1^\top q'_t) u)\big)^\top,
-    \qquad q'_t = \Theta^\top \phi'_t, \qquad G = \frac1n \sum_t \phi_t \phi_t^\top + \rho I
+    \qquad q'_t = \Theta^\top \phi'_t, \qquad G = \frac1n \sum_t \phi_t \phi_t^\top + R
 
-(for *before*; a transition that ends the return has the distribution of its reward alone). One pass over the data is
-enough: :math:`M_r` is piecewise linear in r, so rewards of any kind add up to at most :math:`K^2 + 1` matrices (D, D).
+(for *before*; a transition that ends the return has the distribution of its reward alone; R is the penalty of
+`cramerl.linear.transition_sums.ridge`). One pass over the data is enough: :math:`M_r` is piecewise linear in r, so
+rewards of any kind add up to at most :math:`K^2 + 1` matrices (D, D).
 """
 
 # ruff: noqa: N803 (X is the name scikit-learn's users know)
@@ -14,36 +15,60 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cramerl._arrays import Floats
-from cramerl._checks import require_choice, require_discount, require_scale, require_tolerance
-from cramerl.linear.certificates import LogCertificate, certify_log
-from cramerl.linear.problem import NORMALISATIONS, Normalisation, mass_offset
-from cramerl.linear.solve import METHODS, Method
+from cramerl._checks import require_choice, require_log_discount, require_scale, require_tolerance
+from cramerl.linear.constrained import solve_constrained
+from cramerl.linear.log_certificates import (
+    MOST_MASS,
+    LogCertificate,
+    MeanSystem,
+    certify_log,
+    mean_system,
+    size_over_data,
+)
+from cramerl.linear.log_variances import variance_ratio
+from cramerl.linear.problem import NORMALISATIONS, Basis, Normalisation, SparseGram, Whitening, mass_offset
+from cramerl.linear.reduced import ReducedBasis, is_reducible, reduced_system
+from cramerl.linear.scores import crps_skill
+from cramerl.linear.solve import METHODS, MOST_ERROR, Method, Solution
 from cramerl.linear.solve import solve as solve_system
 from cramerl.linear.support_choice import support_from_data
+from cramerl.linear.systems import LinearSystem
 from cramerl.linear.transition_sums import (
     SupportReport,
     TransitionSums,
-    sums_whitening,
+    basis_of_sums,
     system_by_passes,
     system_from_moments,
 )
-from cramerl.linear.transitions import Source, feature_table, few_rows, make_rows
-from cramerl.measures import cvar, nearest_distribution, quantile, with_unit_mass
-from cramerl.projections import backup
+from cramerl.linear.transitions import Source, feature_table, few_rows, make_rows, real_numbers
+from cramerl.measures import cvar, mean, nearest_distribution, quantile
 from cramerl.supports import Support
+
+NextDistribution = Literal["auto", "signed", "proper"]
 
 # Unknowns up to which the matrix of the whole system, if it was formed anyway, is factorised.
 _DIRECT_UNKNOWNS = 5000
 # Attributes that are known once the fixed point was found, and those that are known once data was seen.
-_SOLVED = ("weights_", "residual_", "support_report_", "certificate_")
+_SOLVED = ("weights_", "residual_", "method_", "support_report_", "certificate_", "means_")
 _SEEN = ("support_", "n_features_in_", "n_samples_")
+# Attributes that are built again where they are needed.
+_REBUILT = ("_basis_", "_system")
+
+
+class _Solved(NamedTuple):
+    """Weights (D, K), how they were found, and the system that was solved with its coordinates (None: not linear)."""
+
+    weights: Floats
+    found: Solution
+    system: LinearSystem | None
+    basis: Basis | ReducedBasis
 
 
 class DistributionalLSTD:
@@ -56,20 +81,30 @@ class DistributionalLSTD:
 
     Args:
         support: K atoms; None chooses an even support from the data (`partial_fit`: from the first chunk). Mean returns
-            and standard deviations are estimated linearly, and the support reaches four deviations beyond the means.
-        discount: in [0, 1).
+            and standard deviations are estimated linearly. The support reaches four deviations beyond the means and
+            holds every reward that was seen, but nothing that returns cannot reach.
+        discount: in [0, 1]; one needs returns that end.
         num_atoms: K, if the support is chosen.
         normalisation: how the mass is kept at one, as in `evaluate`: "before", "after" or "affine".
-        regularisation: :math:`\rho \ge 0`, in the units of the mean square of a feature.
+        regularisation: :math:`\rho \ge 0`, how strongly predictions are drawn to one distribution for all states.
+            Features are compared by their own variance, so units do not matter, and a constant is free. An indicator
+            of a group that has c of n rows is shrunk by c / (c + rho n).
         method: "direct", "krylov", "iteration" or "auto", as in `evaluate`.
         tol: bound on the error of the solution, as in `evaluate`.
+        next_distribution: "signed" solves the linear equations. Where the data does not visit states as the policy
+            does these may have a solution with enormous masses, or none. "proper" makes the next state's masses a
+            distribution before each backup, which stays bounded; it takes a pass over the data for each step. "auto" is
+            signed unless that explodes, and warns if it does.
 
     Attributes:
         weights_: (D, K).
         residual_: norm, weighted by the data, of the change that one more step of the process makes.
+        method_: how the equations were solved: "direct", "krylov", "iteration", or "constrained" for proper next
+            distributions.
         support_: the atoms in use.
         support_report_: a ``SupportReport``: what the support cuts off.
-        certificate_: a ``LogCertificate``: constant, conditioning, gap to LSTD; None if the data was used in passes.
+        means_: weights (D,) of the mean returns by ordinary LSTD, and the spectral radius of its iteration.
+        certificate_: a ``LogCertificate``: constant, conditioning, gap to LSTD, spectral radius, size of the masses.
         n_features_in_: D.
         n_samples_: transitions seen.
 
@@ -82,9 +117,13 @@ class DistributionalLSTD:
 
     weights_: Floats
     residual_: float
+    method_: str
     support_report_: SupportReport
-    certificate_: LogCertificate | None
+    certificate_: LogCertificate
+    means_: MeanSystem
     _sums: TransitionSums | None = None
+    _basis_: Any
+    _system: LinearSystem | None
 
     def __init__(
         self,
@@ -96,6 +135,7 @@ class DistributionalLSTD:
         regularisation: float = 0.0,
         method: Method = "auto",
         tol: float = 1e-12,
+        next_distribution: NextDistribution = "auto",
     ):
         self.support = support
         self.discount = discount
@@ -104,6 +144,7 @@ class DistributionalLSTD:
         self.regularisation = regularisation
         self.method: Method = method
         self.tol = tol
+        self.next_distribution: NextDistribution = next_distribution
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments, by name."""
@@ -117,36 +158,57 @@ class DistributionalLSTD:
             setattr(self, name, params[name])
         return self
 
-    def fit(self, X: ArrayLike, rewards: ArrayLike, X_next: ArrayLike, terminated: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        rewards: ArrayLike,
+        X_next: ArrayLike,
+        terminated: ArrayLike | None = None,
+        *,
+        discounts: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the fixed point for these transitions; earlier data is forgotten.
 
         Args:
-            X: (n, D) features of the states.
+            X: (n, D) features of the states, dense or ``scipy.sparse``.
             rewards: (n,).
-            X_next: (n, D) features of the next states; ignored where the return ends.
+            X_next: (n, D) features of the next states, or their expectation under the policy to be evaluated; ignored
+                where the return ends.
             terminated: (n,) whether the return ends with the reward; None: never. An episode that was only cut off
                 (truncated) has not ended.
+            discounts: (n,) discount of what follows each row, in [0, 1], where steps last differently long; None: the
+                estimator's ``discount``.
+            sample_weight: (n,) how much each row counts, >= 0; None: one.
         """
-        return self.fit_source(make_rows(X, rewards, X_next, terminated))
+        return self.fit_source(make_rows(X, rewards, X_next, terminated, discounts, sample_weight))
 
     def fit_source(self, source: Source) -> Self:
         """Find the fixed point for the rows of a source: what `fit`, `fit_parquet` and `fit_ray` have in common.
 
-        It makes four passes over the rows, or one if the support is given. Moments that do not fit in memory are
+        It makes a few passes over the rows, or one if the support is given. Moments that do not fit in memory are
         replaced by a pass for each product of the iteration.
         """
         self._keep(source.total(self._empty_sums(source)))
         return self._solve(source)
 
     def partial_fit(
-        self, X: ArrayLike, rewards: ArrayLike, X_next: ArrayLike, terminated: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        rewards: ArrayLike,
+        X_next: ArrayLike,
+        terminated: ArrayLike | None = None,
+        *,
+        discounts: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Add one chunk of transitions (arguments as in `fit`); the fixed point is found on first use.
 
         Memory does not grow with the data: at most K² D² numbers, and work arrays of the size of a chunk. Chunks of
         100,000 rows or more are fastest. On an error nothing is added.
         """
-        rows = make_rows(X, rewards, X_next, terminated, None if self._sums is None else self.n_features_in_)
+        known = None if self._sums is None else self.n_features_in_
+        rows = make_rows(X, rewards, X_next, terminated, discounts, sample_weight, num_features=known)
         sums = self._empty_sums(rows) if self._sums is None else self._sums
         if self.discount != sums.discount or self.support not in (None, sums.support):
             raise ValueError(
@@ -156,7 +218,7 @@ class DistributionalLSTD:
         if not sums.fits(rows):
             raise ValueError(
                 f"partial_fit must hold its moments in {8e-9 * sums.most_numbers:g} GB, got rewards that need more "
-                f"with {sums.support.num_atoms} atoms and {len(sums.total)} features: use fewer, or fit (in passes)"
+                f"with {sums.support.num_atoms} atoms and {sums.num_features} features: use fewer, or fit (in passes)"
             )
         sums.add(rows)
         self._keep(sums)
@@ -166,10 +228,21 @@ class DistributionalLSTD:
         """Find the fixed point for all data so far, with the present settings."""
         return self._solve(None)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A system is made of functions, which cannot be pickled, and so are factors of a sparse matrix.
+        return {name: value for name, value in vars(self).items() if name not in _REBUILT}
+
     def __getattr__(self, name: str) -> Any:
         # Called for missing attributes only: after `partial_fit` the fixed point is found when it is first needed.
         if name in _SOLVED and self._sums is not None:
             return vars(self.solve())[name]
+        if name == "_basis_" and self._sums is not None:
+            self._basis_ = basis_of_sums(self._sums, float(self.regularisation), self.normalisation)
+            return self._basis_
+        if name == "_system" and self._sums is not None:
+            constrained = self.method_ == "constrained"
+            self._system = None if constrained else self._system_and_method(None, self._sums, self._basis_)[0]
+            return self._system
         if name in _SOLVED + _SEEN:
             raise NotFittedError(
                 f"{name} is known only after fit or partial_fit: this {type(self).__name__} has no data"
@@ -177,13 +250,24 @@ class DistributionalLSTD:
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def predict(self, X: ArrayLike) -> Floats:
-        """(n,) mean returns of states with features X (n, D)."""
+        """(n,) mean returns of states with features X (n, D), of the signed masses: those of LSTD if nothing clips.
+
+        Quantiles and CVaR are those of the nearest proper distribution, whose mean is `predict_mean`.
+        """
         rows, atoms = self._features(X), self.support_.atoms
         return rows @ (self.weights_ @ atoms) + self._offset * atoms.sum()
+
+    def predict_mean(self, X: ArrayLike) -> Floats:
+        """(n,) mean returns of the nearest proper distributions, which never leave the support."""
+        return np.concatenate([mean(self.support_, part) for part in self._proper_parts(self._features(X))])
 
     def predict_masses(self, X: ArrayLike) -> Floats:
         """(n, K) signed masses of the return on the atoms of ``support_``."""
         return self._features(X) @ self.weights_ + self._offset
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """(n, K) probabilities: the nearest proper distributions to `predict_masses`."""
+        return np.concatenate(list(self._proper_parts(self._features(X))))
 
     def predict_quantile(self, X: ArrayLike, level: ArrayLike) -> Floats:
         """Quantiles of the return, from the nearest proper distribution: (n,), or (n, L) for L levels in [0, 1]."""
@@ -193,43 +277,47 @@ class DistributionalLSTD:
         """Mean of the worst fraction ``level`` of returns, from the nearest proper distribution: (n,), or (n, L)."""
         return self._risk(cvar, X, level)
 
-    def score(self, X: ArrayLike, rewards: ArrayLike, X_next: ArrayLike, terminated: ArrayLike | None = None) -> float:
-        r"""Fraction of the spread of the one-step targets that the predictions explain, in squared Cramér distance.
+    def score(self, X: ArrayLike, returns: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        r"""Skill of the predicted distributions for returns that were seen, best on episodes that were held out.
 
-        .. math:: 1 - \frac{\sum_t \ell^2(q(x_t), y_t)}{\sum_t \ell^2(\bar y, y_t)}, \qquad y_t = M_{r_t} q(x'_t)
+        .. math:: 1 - \frac{\sum_t \mathrm{CRPS}(p(x_t), g_t)}{\sum_t \mathrm{CRPS}(\bar p, g_t)}
 
-        One is perfect; zero is no better than one distribution for all states. Masses are brought to one first. If
-        every transition ends the return this is the skill score of the CRPS. Otherwise the targets depend on the model:
-        compare only models of the same support and discount.
+        One is perfect; zero is no better than the distribution of all these returns, for every state. Unlike a score of
+        one-step targets, which depend on the model, it ranks models of any support, features and training data.
+
+        Args:
+            X: (n, D) features of states.
+            returns: (n,) discounted sum of the rewards from each state to the end of its episode.
+            sample_weight: (n,) how much each state counts; None: one.
         """
-        rows = make_rows(X, rewards, X_next, terminated, self.n_features_in_)
-        spacings, k, n = self.support_.spacings, self.support_.num_atoms, len(rows.rewards)
-        missed, squares, total = 0.0, 0.0, np.zeros(k - 1)
-        for part in rows.parts(few_rows(8 * k)):
-            q, following = (
-                with_unit_mass(self.support_, x @ self.weights_ + self._offset)
-                for x in (part.features, part.next_features)
-            )
-            target = np.cumsum(backup(self.support_, part.rewards, part.discounts(self._discount), following), axis=1)
-            missed += float(np.sum((np.cumsum(q, axis=1) - target)[:, :-1] ** 2 @ spacings))
-            squares += float(np.sum(target[:, :-1] ** 2 @ spacings))
-            total += target[:, :-1].sum(axis=0)
-        spread = squares - float((total / n) ** 2 @ spacings) * n
-        return 1.0 - missed / spread if spread > 1e-12 * squares else float(missed <= 1e-12 * squares)
+        rows, seen = self._features(X), real_numbers("returns", returns)
+        weights = np.ones(rows.shape[0]) if sample_weight is None else real_numbers("sample_weight", sample_weight)
+        for name, given in (("returns", seen), ("sample_weight", weights)):
+            if given.shape != (rows.shape[0],):
+                raise ValueError(f"{name} must have one entry for each of the {rows.shape[0]} rows, got {given.shape}")
+        return crps_skill(self.support_, self._proper_parts(rows), seen, weights)
+
+    def __repr__(self) -> str:
+        signature = inspect.signature(type(self).__init__).parameters
+        changed = {name: value for name, value in self.get_params().items() if value != signature[name].default}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def _proper_parts(self, rows: Any) -> Iterator[Floats]:
+        """The nearest proper distributions of rows of features, a few rows at a time."""
+        size = few_rows(8 * self.support_.num_atoms)
+        for i in range(0, rows.shape[0], size):
+            yield nearest_distribution(self.support_, rows[i : i + size] @ self.weights_ + self._offset)
 
     def _risk(self, measure: Callable[..., Any], X: ArrayLike, level: ArrayLike) -> Floats:
         rows, levels = self._features(X), np.asarray(level, dtype=np.float64)
         if levels.ndim > 1:
             raise ValueError(f"level must be a number or one-dimensional, got shape {levels.shape}")
-        size = few_rows(8 * self.support_.num_atoms * max(1, levels.size))
-        parts = []
-        for i in range(0, len(rows), size):
-            proper = nearest_distribution(self.support_, rows[i : i + size] @ self.weights_ + self._offset)
-            parts.append(measure(self.support_, proper[:, None, :], np.atleast_1d(levels)[None, :]))
+        chosen = np.atleast_1d(levels)[None, :]
+        parts = [measure(self.support_, part[:, None, :], chosen) for part in self._proper_parts(rows)]
         out = np.concatenate(parts)
         return out[:, 0] if levels.ndim == 0 else out
 
-    def _features(self, X: ArrayLike) -> Floats:
+    def _features(self, X: ArrayLike) -> Any:
         return feature_table("X", X, self.n_features_in_)
 
     def _empty_sums(self, source: Source) -> TransitionSums:
@@ -243,7 +331,8 @@ class DistributionalLSTD:
     def _check_settings(self) -> None:
         if self.support is not None and not isinstance(self.support, Support):
             raise ValueError(f"support must be a Support or None, got {type(self.support).__name__}")
-        require_discount(self.discount)
+        require_log_discount(self.discount)
+        require_choice("next_distribution", self.next_distribution, ("auto", "signed", "proper"))
         require_tolerance(self.tol)
         require_choice("normalisation", self.normalisation, NORMALISATIONS)
         require_choice("method", self.method, METHODS)
@@ -251,41 +340,81 @@ class DistributionalLSTD:
 
     def _keep(self, sums: TransitionSums) -> None:
         """Keep the sums, and forget the fixed point of earlier ones."""
-        for stale in _SOLVED:
+        for stale in _SOLVED + _REBUILT:
             vars(self).pop(stale, None)
-        self._sums, self._discount = sums, sums.discount
-        self.support_, self.n_features_in_, self.n_samples_ = sums.support, len(sums.total), sums.num_samples
+        self._sums = sums
+        self.support_, self.n_features_in_, self.n_samples_ = sums.support, sums.num_features, sums.num_samples
 
     def _solve(self, source: Source | None) -> Self:
-        sums, method, normalisation = self._sums, self.method, self.normalisation
+        sums = self._sums
         if sums is None:
             raise NotFittedError(f"{type(self).__name__} must see data first: call fit or partial_fit")
         self._check_settings()
-        regularisation = float(self.regularisation)
-        whitening = sums_whitening(sums, regularisation)
-        moments = None if sums.collector is None else sums.collector.moments()
-        if moments is not None:
-            system, whole = system_from_moments(moments, sums, whitening, normalisation)
+        basis = basis_of_sums(sums, float(self.regularisation), self.normalisation)
+        solved = self._solution(source, sums, basis)
+        self.weights_, self.residual_, self.method_ = solved.weights, solved.found.residual, solved.found.method
+        self._offset = mass_offset(self.normalisation, sums.support)
+        self._basis_, self._system = solved.basis, solved.system
+        keeping = self.normalisation, float(self.regularisation)
+        means = self.means_ = mean_system(sums, basis, *keeping)
+        ratio = variance_ratio(source, sums, basis, means.weights, self.weights_, *keeping)
+        self.certificate_ = certify_log(sums, basis, means, self.weights_, self.normalisation, ratio)
+        typical = size_over_data(sums, means.weights[:, None])
+        self.support_report_ = sums.report(self.weights_, self.normalisation, self.certificate_.lstd_gap, typical)
+        return self
+
+    def _solution(self, source: Source | None, sums: TransitionSums, basis: Basis) -> _Solved:
+        """The fixed point, and the linear system it solves."""
+        if self.next_distribution == "proper":
+            return self._constrained(source, sums, basis)
+        system, method, coordinates = self._system_and_method(source, sums, basis)
+        found = solve_system(system, method, self.tol, sums.discount)
+        weights = coordinates.plain(found.weights)
+        size = size_over_data(sums, weights)
+        exploded = not size <= MOST_MASS
+        if exploded and self.next_distribution == "auto" and self.normalisation == "before" and source is not None:
+            warnings.warn(
+                f"the equations for distributions are unstable on this data (masses of {size:.2g} in root mean square, "
+                "where distributions have at most 1), so they were solved with proper next distributions: be careful "
+                "with the answer. Fewer features, regularisation or fewer atoms may help",
+                stacklevel=5,
+            )
+            return self._constrained(source, sums, basis)
+        if exploded or not found.error <= MOST_ERROR:
+            warnings.warn(
+                f"no fixed point was found that can be used (residual {found.residual:.1e}, masses of {size:.2g} in "
+                "root mean square, where distributions have at most 1): data that does not visit states as the policy "
+                "does may have none. Fewer features, regularisation or next_distribution='proper' may help",
+                stacklevel=5,
+            )
+        return _Solved(weights, found, system, coordinates)
+
+    def _constrained(self, source: Source | None, sums: TransitionSums, basis: Basis) -> _Solved:
+        if source is None:
+            raise ValueError("next_distribution='proper' needs passes over the data: call fit, not partial_fit")
+        if self.normalisation != "before":
+            raise ValueError(
+                f"normalisation must be 'before' with proper next distributions, got {self.normalisation!r}"
+            )
+        found = solve_constrained(source, sums, basis, max(self.tol, 1e-8))
+        return _Solved(basis.plain(found.weights), found, None, basis)
+
+    def _system_and_method(
+        self, source: Source | None, sums: TransitionSums, basis: Basis
+    ) -> tuple[LinearSystem, Method, Basis | ReducedBasis]:
+        method = self.method
+        if isinstance(basis, SparseGram) and is_reducible(source, sums):
+            distinct: Any = source
+            system, reduced = reduced_system(distinct, sums, basis)
+            return system, method, reduced
+        if sums.collector is not None and isinstance(basis, Whitening):
+            system, whole = system_from_moments(sums.collector.moments(), sums, basis, self.normalisation)
             if method == "auto" and whole and system.constant.size <= _DIRECT_UNKNOWNS:
                 method = "direct"
-        elif source is not None:
-            system = system_by_passes(source, sums, whitening, normalisation)
-        else:
-            raise ValueError("solve needs moments, which were too large to keep in this fit: call fit again")
-        found = solve_system(system, method, self.tol, sums.discount)
-        if not found.residual <= 1e-6 * max(1.0, float(np.linalg.norm(found.weights))):
-            warnings.warn(
-                f"no fixed point was found (residual {found.residual:.1e}): data that does not visit states as the "
-                "policy does may have none",
-                stacklevel=3,
-            )
-        self.weights_, self.residual_ = whitening.inverse @ found.weights, found.residual
-        self._offset = mass_offset(normalisation, sums.support)
-        self.support_report_ = sums.report(self.weights_, normalisation)
-        self.certificate_ = None
-        if moments is not None:
-            self.certificate_ = certify_log(moments, sums, whitening, self.weights_, normalisation, regularisation)
-        return self
+            return system, method, basis
+        if source is not None:
+            return system_by_passes(source, sums, basis, self.normalisation), method, basis
+        raise ValueError("solve needs moments, which were too large to keep in this fit: call fit again")
 
 
 class NotFittedError(ValueError, AttributeError):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from cramerl._arrays import Floats
 from cramerl.projections import project
@@ -21,6 +22,15 @@ from cramerl.supports import Support
 _UNTHREADED_PRODUCT = 2**18
 # Numbers in gathered rows that stay in the cache until they are multiplied.
 _CACHED_NUMBERS = 2**14
+
+
+class SquareSums(NamedTuple):
+    """Sums over transitions that second moments of returns need, beside those of the means."""
+
+    rewarded: Any  # (D, D) of phi and the next phi, times reward and discount
+    twice: Any  # (D, D) of phi and the next phi, times the squared discount
+    rewarded_total: Floats  # (D,) of phi, times reward and discount
+    twice_total: Floats  # (D,) of phi, times the squared discount
 
 
 class Moments(NamedTuple):
@@ -50,8 +60,12 @@ class MomentCollector:
         self._terminal = np.zeros((num_features, support.num_atoms))
         self._lstd_vector = np.zeros(num_features)
 
-    def add(self, left: Floats, right: Floats, rewards: Floats, ends: NDArray[np.bool_], mass: Floats) -> None:
-        """Add n transitions: weighted features and next features (n, D), rewards, whether the return ends, and mass."""
+    def add(self, left: Any, right: Any, rewards: Floats, ends: NDArray[np.bool_], mass: Floats) -> None:
+        """Add n transitions: features and next features (n, D), rewards, whether the return ends, and mass.
+
+        One side of the features, ``right`` where the return goes on, has been multiplied by the mass. Features may be
+        sparse.
+        """
         self._lstd_vector += left.T @ (rewards * mass)
         if ends.any():
             distribution = project(self._support, rewards[ends, None], mass[ends, None])
@@ -112,17 +126,17 @@ class MomentCollector:
         cells = np.unique(_locate(self._kinks, rewards)[0])
         return set(self._kinks[np.union1d(cells, cells + 1)].tolist())
 
-    def _add_block(self, left: Floats, right: Floats, mass: Floats, rows: Any, targets: Sequence[Any]) -> None:
+    def _add_block(self, left: Any, right: Any, mass: Floats, rows: Any, targets: Sequence[Any]) -> None:
         """Add rows to groups, given as pairs of a reward and the fraction of each row that it gets (None: all)."""
         groups = [(self._group(reward), fraction) for reward, fraction in targets]
-        size = max(64, _CACHED_NUMBERS // self._size)
+        size = len(rows) if sparse.issparse(right) else max(64, _CACHED_NUMBERS // self._size)
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
             a, b, weight = left[rows[part]], right[rows[part]], mass[rows[part]]
             for (cross, inflow), fraction in groups:
-                scaled = a if fraction is None else a * fraction[part, None]
+                scaled = a if fraction is None else scaled_rows(a, fraction[part])
                 add_product(cross, scaled, b)
-                inflow += weight @ scaled
+                inflow += scaled.T @ weight
 
     def _group(self, reward: float) -> list[Floats]:
         if (key := float(reward)) not in self._groups:
@@ -179,12 +193,107 @@ def _by_group(labels: Any) -> Iterator[tuple[int, Any]]:
         yield int(ordered[start]), order[start:stop]
 
 
-def add_product(total: Floats, left: Floats, right: Floats) -> None:
+class MomentsByDiscount:
+    """Moments of rows that may differ in their discount: a collector for each discount that occurs."""
+
+    def __init__(self, support: Support, num_features: int):
+        self._support, self._size = support, num_features
+        self._collectors: dict[float, MomentCollector] = {}
+
+    def add(
+        self, left: Any, right: Any, rewards: Floats, discounts: Floats, ends: NDArray[np.bool_], mass: Floats
+    ) -> None:
+        """Add n transitions, as to a `MomentCollector`, with the discount (n,) of what follows each."""
+        for discount, rows in _by_discount(discounts, ends):
+            collector = self._collectors.setdefault(discount, self._empty(discount))
+            collector.add(left[rows], right[rows], rewards[rows], ends[rows], mass[rows])
+
+    def count_after(self, rewards: Floats, discounts: Floats, ends: NDArray[np.bool_]) -> int:
+        """How many groups (of D x D numbers) there would be after adding rows with these rewards and discounts."""
+        counts = {discount: len(collector._groups) for discount, collector in self._collectors.items()}
+        for discount, rows in _by_discount(discounts, ends):
+            paid = rewards[rows][~ends[rows]]
+            counts[discount] = self._collectors.get(discount, self._empty(discount)).count_after(paid)
+        return sum(counts.values())
+
+    def most_groups(self, discounts: Floats, ends: NDArray[np.bool_]) -> int:
+        """How many groups there can be at most with these discounts too, whatever the rewards are."""
+        known = self._collectors.keys() | {discount for discount, _ in _by_discount(discounts, ends)}
+        return len(known) * self._support.num_atoms**2
+
+    def count_merged(self, other: MomentsByDiscount) -> int:
+        """How many groups there would be after merging another collector."""
+        shared = self._collectors.keys() & other._collectors.keys()
+        alone = [c for side in (self, other) for key, c in side._collectors.items() if key not in shared]
+        both = sum(self._collectors[key].count_merged(other._collectors[key]) for key in shared)
+        return both + sum(len(collector._groups) for collector in alone)
+
+    def merge(self, other: MomentsByDiscount) -> None:
+        """Add the moments of other rows, on the same support."""
+        for discount, collector in other._collectors.items():
+            if discount in self._collectors:
+                self._collectors[discount].merge(collector)
+            else:
+                self._collectors[discount] = collector
+
+    def moments(self) -> Moments:
+        """The moments of all rows so far."""
+        parts = [collector.moments() for _, collector in sorted(self._collectors.items())]
+        if not parts:
+            parts = [self._empty(0.0).moments()]
+        joined = [parts[0][i] if len(parts) == 1 else np.concatenate([p[i] for p in parts]) for i in range(4)]
+        return Moments(*joined, *(np.sum([part[i] for part in parts], axis=0) for i in range(4, 7)))
+
+    def square_sums(self) -> SquareSums:
+        """Sums for second moments; rewards that clip whatever follows count as the outermost that do not."""
+        d = self._size
+        sums = SquareSums(np.zeros((d, d)), np.zeros((d, d)), np.zeros(d), np.zeros(d))
+        for discount, collector in self._collectors.items():
+            for reward, (cross, inflow) in collector._groups.items():
+                for total, part, factor in (
+                    (sums.rewarded, cross, reward * discount),
+                    (sums.twice, cross, discount**2),
+                    (sums.rewarded_total, inflow, reward * discount),
+                    (sums.twice_total, inflow, discount**2),
+                ):
+                    total += factor * part
+        return sums
+
+    def _empty(self, discount: float) -> MomentCollector:
+        return MomentCollector(self._support, discount, self._size)
+
+
+def _by_discount(discounts: Floats, ends: NDArray[np.bool_]) -> Iterator[tuple[float, Any]]:
+    """Each discount that occurs where a return goes on, and its rows; rows that end are with the first."""
+    values = np.unique(discounts[~ends])
+    if len(values) < 2:
+        yield float(values[0]) if len(values) else 0.0, slice(None)
+        return
+    place = np.where(ends, 0, np.searchsorted(values, discounts))
+    for index, rows in _by_group(place):
+        yield float(values[index]), rows
+
+
+def scaled_rows(table: Any, factors: Floats) -> Any:
+    """Rows of a table (n, D), dense or sparse, multiplied by factors (n,)."""
+    if sparse.issparse(table):
+        return sparse.csr_array(sparse.diags_array(factors) @ table)
+    return table * factors[:, None]
+
+
+def add_product(total: Floats, left: Any, right: Any) -> None:
     """Add left.T @ right, of tall matrices (n, D), to ``total`` (D, D), in pieces that BLAS computes on one core.
 
     OpenBLAS starts threads above 2^18 multiplications, and for tall matrices these wait for each other longer than they
     work: on two busy cores products with 64 and 128 features took 7 times as long.
     """
+    if sparse.issparse(right) and not sparse.issparse(left):
+        total += (right.T @ left).T
+        return
+    if sparse.issparse(left):
+        product = (left.T @ right).tocoo()
+        np.add.at(total, product.coords, product.data)
+        return
     d = len(total)
     tile = min(d, 64)
     size = _UNTHREADED_PRODUCT // tile**2

@@ -68,6 +68,20 @@ class Branches(NamedTuple):
         return [slice(i, i + size) for i in range(0, len(self.states), size)]
 
 
+def backup_adjoint(support: Support, rewards: Floats, discounts: Floats, values: Floats) -> Floats:
+    r"""Transpose of `backup`: :math:`M_r^\top v`, for rewards and discounts (...) and values (..., K) on the atoms.
+
+    Where the backup of a mass at z splits it between two atoms, this reads v between these atoms, at r + gamma z.
+    """
+    z = support.atoms
+    moved = np.clip(rewards[..., None] + discounts[..., None] * z, z[0], z[-1])
+    cell = np.clip(np.searchsorted(z, moved, side="right") - 1, 0, len(z) - 2)
+    fraction = np.clip((moved - z[cell]) / support.spacings[cell], 0.0, 1.0)
+    values, cell = np.broadcast_arrays(values, cell)
+    lower = np.take_along_axis(values, cell, axis=-1)
+    return lower + fraction * (np.take_along_axis(values, cell + 1, axis=-1) - lower)
+
+
 def projected_bellman_update(branches: Branches, support: Support, masses: Floats) -> Floats:
     r"""(S, K): projected distribution of :math:`R(x) + \gamma Z(X')`, which is :math:`\sum_r P_r Q M_r^\top`."""
     return _branchwise(branches, support, lambda part: branches.next_distribution[part] @ masses)

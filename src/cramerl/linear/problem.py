@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any, Literal, NamedTuple
 
@@ -32,6 +33,63 @@ class Whitening(NamedTuple):
     inverse: Floats  # R^-1, (D, D): whitened features are Phi R^-1, and weights are R^-1 Theta
     condition: float  # condition number of Phi' Xi Phi
     constant: Floats  # (D,) inner products of the whitened features with the constant function
+
+    def plain(self, weights: Floats) -> Floats:
+        """Weights of the features as they are."""
+        return self.inverse @ weights
+
+    def fitted(self, products: Floats) -> Floats:
+        """Whitened weights of the least-squares fit, from inner products (D, K) of the features with its target."""
+        return self.inverse.T @ products
+
+    def unfitted(self, weights: Floats) -> Floats:
+        """Transpose of `fitted`."""
+        return self.inverse @ weights
+
+    def gathered(self, weights: Floats) -> Floats:
+        """Transpose of `plain`."""
+        return self.inverse.T @ weights
+
+
+class SparseGram:
+    """What `Whitening` does, for features that are too many to whiten: weights stay those of the features as they are.
+
+    Args:
+        gram: (D, D) sparse and regular.
+    """
+
+    def __init__(self, gram: Any):
+        from scipy.sparse.linalg import splu  # slow to import, and rarely needed
+
+        self.condition = math.nan
+        self.constant = np.zeros(gram.shape[0])  # only needed for other normalisations than "before"
+        # A column of zeros, such as that of an action never taken in a state, gets weights of zero.
+        empty = sparse.diags_array((gram.diagonal() == 0).astype(np.float64))
+        try:
+            # The matrix is symmetric and positive: keeping its pattern symmetric spares nearly all fill-in.
+            matrix, symmetric = sparse.csc_array(gram + empty), {"SymmetricMode": True}
+            self._factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=symmetric)
+        except RuntimeError:
+            raise ValueError("X must have linearly independent columns: drop some, or set regularisation > 0") from None
+
+    def plain(self, weights: Floats) -> Floats:
+        """Weights of the features as they are."""
+        return weights
+
+    def fitted(self, products: Floats) -> Floats:
+        """Weights of the least-squares fit, from inner products (D, K) of the features with its target."""
+        return self._factors.solve(products)
+
+    def unfitted(self, weights: Floats) -> Floats:
+        """Transpose of `fitted`, which is symmetric."""
+        return self._factors.solve(weights)
+
+    def gathered(self, weights: Floats) -> Floats:
+        """Transpose of `plain`."""
+        return weights
+
+
+Basis = Whitening | SparseGram
 
 
 class Problem(NamedTuple):

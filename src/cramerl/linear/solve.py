@@ -18,30 +18,50 @@ METHODS = ("auto", "direct", "krylov", "iteration")
 _DIRECT_UNKNOWNS = 500
 # Unknowns past which the matrix of a direct solve (8 bytes an entry) is refused: three gigabytes.
 _MOST_DIRECT_UNKNOWNS = 20_000
+# Unknowns up to which "auto" solves directly where Krylov has failed: a gigabyte.
+_MOST_LAST_RESORT = 12_000
 _MOST_PRODUCTS = 1_000_000
+# Error of the weights, which are masses, up to which a solution counts as one.
+MOST_ERROR = 1e-6
+# What stands for 1 - discount where the discount is one.
+_LEAST_HORIZON = 1e-4
 
 
 class Solution(NamedTuple):
-    """Whitened weights (D, K) and how they were found."""
+    """Whitened weights (D, K) and how they were found.
+
+    ``error`` estimates how far they are from the solution: by the last correction of a direct solve, otherwise by the
+    residual, to which an error of up to 1 / (1 - discount) times its size belongs.
+    """
 
     weights: Floats
     residual: float
     iterations: int
     method: str
+    error: float
 
 
 def solve(system: LinearSystem, method: Method, tol: float, discount: float) -> Solution:
-    """Solve Theta = F Theta + b; the residual is the norm of the difference of both sides."""
+    """Solve Theta = F Theta + b; the residual is the norm of the difference of both sides.
+
+    "auto" solves directly where products do not lead to the solution.
+    """
     unknowns = system.constant.size
-    if method == "auto":
-        method = "direct" if unknowns <= _DIRECT_UNKNOWNS and system.dense is not None else "krylov"
-    # The error is up to 1 / (1 - discount) times the residual.
-    target = tol * (1 - discount)
-    if method == "direct":
+    # A log may have a discount of one: there the returns that end make the residual's factor finite.
+    certain = 1.0 - discount if discount < 1 else _LEAST_HORIZON
+    target = tol * certain
+    if method == "direct" or (method == "auto" and unknowns <= _DIRECT_UNKNOWNS and system.dense is not None):
         return _direct(system, target)
-    if method == "krylov":
-        found = solve_fixed_point(system.apply, system.constant, target, _MOST_PRODUCTS)
-        return Solution(found.solution, found.residual, found.products, "krylov")
+    if method == "iteration":
+        return _iterate(system, target, certain)
+    found = solve_fixed_point(system.apply, system.constant, target, _MOST_PRODUCTS)
+    error = found.residual / certain
+    if method == "auto" and not error <= MOST_ERROR and system.dense is not None and unknowns <= _MOST_LAST_RESORT:
+        return _direct(system, target)
+    return Solution(found.solution, found.residual, found.products, "krylov", error)
+
+
+def _iterate(system: LinearSystem, target: float, certain: float) -> Solution:
     weights, steps, residual = system.constant.copy(), 0, np.inf
     best, stuck = np.inf, 0
     # Rounding keeps the change from falling below some level: stop when it has not fallen for a while.
@@ -51,7 +71,7 @@ def solve(system: LinearSystem, method: Method, tol: float, discount: float) -> 
         weights, steps = following, steps + 1
         stuck = 0 if residual < best else stuck + 1
         best = min(best, residual)
-    return Solution(weights, residual, steps, "iteration")
+    return Solution(weights, residual, steps, "iteration", residual / certain)
 
 
 def _direct(system: LinearSystem, target: float) -> Solution:
@@ -65,9 +85,12 @@ def _direct(system: LinearSystem, target: float) -> Solution:
     factors = lu_factor(np.eye(unknowns) - matrix, overwrite_a=True, check_finite=False)
     weights = lu_solve(factors, constant)
     defect = constant + matrix @ weights - weights
+    correction = lu_solve(factors, defect)
     for _ in range(3):  # refinement removes the rounding errors of the factorisation
         if np.linalg.norm(defect) <= target:
             break
-        weights = weights + lu_solve(factors, defect)
+        weights = weights + correction
         defect = constant + matrix @ weights - weights
-    return Solution(weights.reshape(shape), float(np.linalg.norm(defect)), 1, "direct")
+        correction = lu_solve(factors, defect)
+    residual, error = float(np.linalg.norm(defect)), float(np.linalg.norm(correction))
+    return Solution(weights.reshape(shape), residual, 1, "direct", error)

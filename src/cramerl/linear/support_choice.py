@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from cramerl._arrays import Floats
-from cramerl.linear.moments import add_product
+from cramerl.linear.moments import scaled_rows
 from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.linear.transition_sums import MOST_DENSE, FeatureSums, least_squares, ridge
 from cramerl.linear.transitions import Rows, RowTotals, Source, few_rows
 from cramerl.supports import Support
 
@@ -28,50 +31,70 @@ def suggest_support(process: MarkovRewardProcess, num_atoms: int = 51, deviation
     return Support.uniform(low - widening, high + widening, num_atoms)
 
 
-def support_from_data(source: Source, discount: float, num_atoms: int, regularisation: float) -> Support:
-    """An even support over mean return ± 4 standard deviations, both estimated linearly, within what is possible.
+def support_from_data(
+    source: Source, discount: float, num_atoms: int, regularisation: float, seen: tuple[float, float] | None = None
+) -> Support:
+    """An even support for the returns of a log: as far as they probably reach, and no further than they can.
 
-    Three passes over the rows: for the means, for the variances around them, and for how far both reach.
+    It reaches from the mean return - 4 to + 4 standard deviations, both estimated linearly, and holds every reward of
+    the data, followed by the mean return of the next state or by nothing. ``seen`` has the smallest and largest return
+    of whole episodes, which it holds too. Three passes over the rows: for the means, for the variances around them, and
+    for how far both reach.
     """
-    size = few_rows(source.num_features)
-    add, low, high = np.add, np.minimum, np.maximum
-    sums = source.total(RowTotals(_sums_for_means, (add, add, add, add, low, high, low, high), size)).values
-    gram, cross, target, count, smallest, largest, first_last, last_last = sums
-    gram = gram + regularisation * count * np.eye(len(gram))
-    horizon = 1.0 / (1.0 - discount)
-    least, most = horizon * float(smallest), horizon * float(largest)
-    if first_last <= last_last:  # some returns end
-        least, most = min(least, float(smallest)), max(most, float(largest))
-    # Least squares, because a first chunk may have fewer rows than features.
-    mean = np.linalg.lstsq(gram - discount * cross, target, rcond=1e-10)[0]
+    size = few_rows(min(source.num_features, MOST_DENSE))
+    sums = source.total(FeatureSums(discount, source.num_features))
+    gram = sums.gram + sums.weight * ridge(sums, regularisation)
+    least, most = _reach(sums)
+    mean = _solved(gram - sums.cross, sums.reward_vector)
 
-    def value(features: Floats) -> Floats:
+    def value(features: Any) -> Floats:
         return np.clip(features @ mean, least, most)
 
     def squared_surprise(part: Rows) -> list[Any]:
-        surprise = part.rewards + part.discounts(discount) * value(part.next_features) - value(part.features)
-        return [part.features.T @ surprise**2]
+        discounts = part.continuation(discount)
+        surprise = part.rewards + discounts * value(part.next_features) - value(part.features)
+        twice = scaled_rows(part.weighted_features, discounts**2)
+        return [part.weighted_features.T @ surprise**2, twice.T @ part.next_features]
 
     # Variances obey a Bellman equation too: squared temporal differences, discounted by the square of the discount.
-    (spread,) = source.total(RowTotals(squared_surprise, (add,), size)).values
-    variance = np.linalg.lstsq(gram - discount**2 * cross, spread, rcond=1e-10)[0]
+    spread, cross = source.total(RowTotals(squared_surprise, (operator.add, operator.add), size)).values
+    variance = _solved(gram - cross, spread)
 
     def reach(part: Rows) -> list[Any]:
         v, margin = value(part.features), 4 * np.sqrt(np.clip(part.features @ variance, 0.0, None))
-        return [(v - margin).min(), (v + margin).max()]
+        then = part.rewards + np.where(part.terminated, 0.0, part.continuation(discount) * value(part.next_features))
+        counts = part.mass > 0
+        lowest = np.minimum(np.minimum(v - margin, then), part.rewards)[counts].min(initial=np.inf)
+        return [lowest, np.maximum(np.maximum(v + margin, then), part.rewards)[counts].max(initial=-np.inf)]
 
-    bottom, top = map(float, source.total(RowTotals(reach, (low, high), size)).values)
-    bottom, top = min(max(bottom, least), float(first_last)), max(min(top, most), float(last_last))
+    bottom, top = map(float, source.total(RowTotals(reach, (np.minimum, np.maximum), size)).values)
+    if seen is not None:
+        bottom, top = min(bottom, seen[0]), max(top, seen[1])
+    bottom, top = max(bottom, least), min(top, most)
     if top - bottom <= 1e-9 * max(1.0, abs(bottom)):  # every return is the same
         bottom, top = bottom - max(1.0, 0.01 * abs(bottom)), top + max(1.0, 0.01 * abs(top))
     return Support.uniform(bottom, top, num_atoms)
 
 
-def _sums_for_means(part: Rows) -> list[Any]:
-    """Sums for ordinary LSTD, the number of rows, and extremes of all rewards and of those that end the return."""
-    x, r, last = part.features, part.rewards, part.rewards[part.terminated]
-    gram, cross = np.zeros((2, x.shape[1], x.shape[1]))
-    add_product(gram, x, x)
-    add_product(cross, x, part.next_features * ~part.terminated[:, None])
-    ends = last.min(initial=np.inf), last.max(initial=-np.inf)
-    return [gram, cross, x.T @ r, len(r), r.min(), r.max(), *ends]
+def _reach(sums: FeatureSums) -> tuple[float, float]:
+    """The smallest and largest sum of discounted rewards, if every reward of the data could follow every other."""
+    go_least, go_most, end_least, end_most, _, _ = sums.extremes * [1, -1, 1, -1, 1, -1]
+    gap = 1.0 - sums.largest_discount
+
+    def for_ever(reward: float) -> float:
+        if not np.isfinite(reward):  # every return ends at once
+            return reward
+        return reward / gap if gap > 0 else float(np.sign(reward)) * np.inf if reward else 0.0
+
+    # A return that can end may be a single reward, or a long sum of those on the way with any last one.
+    least, most = min(for_ever(go_least), end_least), max(for_ever(go_most), end_most)
+    return float(min(least, go_least)), float(max(most, go_most))
+
+
+def _solved(matrix: Any, target: Floats) -> Floats:
+    """Weights of a linear system; by least squares, because a first chunk may have fewer rows than features."""
+    if not sparse.issparse(matrix):
+        return least_squares(matrix, target, 1e-10)
+    from scipy.sparse.linalg import lsmr  # slow to import, and rarely needed
+
+    return lsmr(matrix, target, atol=1e-8, btol=1e-8, maxiter=1000)[0]

@@ -18,7 +18,7 @@ import numpy as np
 
 from cramerl._arrays import Floats
 from cramerl.linear.moments import MomentCollector, Moments
-from cramerl.linear.operators import projected_bellman_update, projected_terminal_distribution
+from cramerl.linear.operators import backup_adjoint, projected_bellman_update, projected_terminal_distribution
 from cramerl.linear.problem import Normalisation, Problem
 from cramerl.projections import backup, backup_matrix
 from cramerl.supports import Support
@@ -37,6 +37,7 @@ class LinearSystem:
     apply: Callable[[Floats], Floats]  # F
     constant: Floats  # b
     dense: Callable[[], Floats] | None  # builds F as a (D, K, D, K) array, or None where only products are available
+    adjoint: Callable[[Floats], Floats] | None = None  # F', where it is known
 
 
 def process_moments(problem: Problem) -> Moments:
@@ -73,6 +74,14 @@ def compressed_system(
             moved = (weights @ side_by_side).reshape(-1, groups, k).transpose(1, 0, 2)
         return stacked @ moved.reshape(-1, k)  # the weights backed up by every group, one group after the other
 
+    def move_back(weights: Floats) -> Floats:
+        if not groups:
+            return np.zeros_like(weights)
+        back = (stacked.T @ weights).reshape(groups, d, k)
+        if matrices is not None:
+            return np.matmul(back, matrices).sum(axis=0)
+        return backup_adjoint(support, moments.rewards[:, None], moments.discounts[:, None], back).sum(axis=0)
+
     def dense() -> Floats:
         matrices = backup_matrix(support, moments.rewards, moments.discounts).reshape(groups, k * k).T
         centred_axis = 0 if normalisation == "after" else 2
@@ -84,7 +93,8 @@ def compressed_system(
 
     even = np.full((groups, k), 1.0 / k)
     spread = moments.inflows.T @ (backup(support, moments.rewards, moments.discounts, even) if groups else even)
-    return replace(matrix_free_system(move, spread, moments.terminal, constant, normalisation), dense=dense)
+    system = matrix_free_system(move, move_back, spread, moments.terminal, constant, normalisation)
+    return replace(system, dense=dense)
 
 
 def state_space_system(problem: Problem) -> LinearSystem:
@@ -101,16 +111,22 @@ def state_space_system(problem: Problem) -> LinearSystem:
     even = np.full((branches.num_states, k), 1.0 / k)
     spread = project_features(projected_bellman_update(continuing, support, even))
     terminal = project_features(projected_terminal_distribution(branches, support))
-    return matrix_free_system(move, spread, terminal, problem.whitening.constant, normalisation)
+    return matrix_free_system(move, None, spread, terminal, problem.whitening.constant, normalisation)
 
 
 def matrix_free_system(
-    move: Callable[[Floats], Floats], spread: Floats, terminal: Floats, constant: Floats, normalisation: Normalisation
+    move: Callable[[Floats], Floats],
+    move_back: Callable[[Floats], Floats] | None,
+    spread: Floats,
+    terminal: Floats,
+    constant: Floats,
+    normalisation: Normalisation,
 ) -> LinearSystem:
     """The system from a function for its products, ``move``: (D, K) weights to their backup where the return continues.
 
-    ``spread`` (D, K) is the same for the uniform distribution, ``terminal`` (D, K) the projected distribution of the
-    rewards that end the return, ``constant`` (D,) the whitening's.
+    ``move_back`` is the transpose of ``move``, if it is known. ``spread`` (D, K) is ``move`` of the uniform
+    distribution, ``terminal`` (D, K) the projected distribution of the rewards that end the return, ``constant`` (D,)
+    the whitening's.
     """
     k = spread.shape[1]
 
@@ -121,11 +137,17 @@ def matrix_free_system(
         # mass, so that I - F would be singular along it.
         return move(_centred(weights))
 
+    def adjoint(weights: Floats) -> Floats:
+        if move_back is None:
+            raise TypeError("this system does not know its transpose")
+        return move_back(_centred(weights)) if normalisation == "after" else _centred(move_back(weights))
+
+    back = None if move_back is None else adjoint
     # The backup of the uniform distribution u (*before*, *affine*) or u itself (*after*), and the final rewards.
     if normalisation == "after":
-        return LinearSystem(apply, _centred(terminal) + constant[:, None] / k, None)
+        return LinearSystem(apply, _centred(terminal) + constant[:, None] / k, None, back)
     offset = constant[:, None] / k if normalisation == "affine" else 0.0
-    return LinearSystem(apply, spread + terminal - offset, None)
+    return LinearSystem(apply, spread + terminal - offset, None, back)
 
 
 def process_system(problem: Problem) -> LinearSystem:

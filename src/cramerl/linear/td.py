@@ -261,7 +261,7 @@ class LinearTD:
                 masses = with_unit_mass(self.support, masses)
             # Where the return ends a discount of zero moves any distribution of mass one to the reward.
             masses[part.terminated] = even
-            target = backup(self.support, part.rewards, part.discounts(self.discount), masses)
+            target = backup(self.support, part.rewards, part.continuation(self.discount), masses)
             if self.normalisation == "after":
                 target += even - target.mean(axis=1, keepdims=True)
             total += part.features.T @ (target - (part.features @ self._weights + self._offset))

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from cramerl._arrays import Floats
 from cramerl._checks import require_finite
+from cramerl.linear.moments import scaled_rows
 
 # Numbers in a work array of rows: a hundred megabytes, whatever the number of transitions.
 _CHUNK_NUMBERS = 12_500_000
@@ -48,12 +49,18 @@ class Source(Protocol):
 
 
 class Rows(NamedTuple):
-    """Transitions in float64: features and next features (n, D), rewards and terminated (n,). Rows are a `Source`."""
+    """Transitions in float64: features and next features (n, D), the rest (n,). Rows are a `Source`.
 
-    features: Floats
+    Features may be sparse (``scipy.sparse.csr_array``), then both are. ``discounts`` says what each row's future is
+    worth (None: every row has the estimator's discount), ``weights`` how much each row counts (None: one).
+    """
+
+    features: Any
     rewards: Floats
-    next_features: Floats
+    next_features: Any
     terminated: NDArray[np.bool_]
+    discounts: Floats | None = None
+    weights: Floats | None = None
 
     @property
     def num_features(self) -> int:
@@ -68,13 +75,31 @@ class Rows(NamedTuple):
 
     def parts(self, size: int) -> Iterator[Rows]:
         """Slices of at most ``size`` rows."""
+        if len(self.rewards) <= size:
+            yield self
+            return
         for i in range(0, len(self.rewards), size):
             s = slice(i, i + size)
-            yield Rows(self.features[s], self.rewards[s], self.next_features[s], self.terminated[s])
+            columns: list[Any] = [None if column is None else column[s] for column in self]
+            yield Rows(*columns)
 
-    def discounts(self, discount: float) -> Floats:
-        """(n,) discount of what follows: 0 where the return ends."""
-        return np.where(self.terminated, 0.0, discount)
+    def continuation(self, discount: float) -> Floats:
+        """(n,) discount of what follows, this one where rows have none of their own: 0 where the return ends."""
+        return np.where(self.terminated, 0.0, discount if self.discounts is None else self.discounts)
+
+    @property
+    def mass(self) -> Floats:
+        """(n,) how much each row counts."""
+        return np.ones(len(self.rewards)) if self.weights is None else self.weights
+
+    @property
+    def weighted_features(self) -> Any:
+        """(n, D) features, times how much each row counts."""
+        return self.features if self.weights is None else scaled_rows(self.features, self.weights)
+
+
+Chunk = tuple[Any, Floats, Any, NDArray[np.bool_]]
+"""Transitions as they are read from files: X, rewards, X_next, terminated."""
 
 
 class RowTotals:
@@ -84,7 +109,9 @@ class RowTotals:
     travel to other machines, so what it refers to should be small.
     """
 
-    def __init__(self, function: Callable[[Rows], Sequence[Any]], combine: Sequence[np.ufunc], part_rows: int):
+    def __init__(
+        self, function: Callable[[Rows], Sequence[Any]], combine: Sequence[Callable[[Any, Any], Any]], part_rows: int
+    ):
         self.function, self.combine, self.part_rows = function, combine, part_rows
         self.values: list[Any] = []  # empty before any rows were added
 
@@ -108,28 +135,60 @@ def few_rows(width: int) -> int:
     return max(1, _CHUNK_NUMBERS // width)
 
 
-def make_rows(X: Any, rewards: Any, X_next: Any, terminated: Any, num_features: int | None = None) -> Rows:
+def make_rows(
+    X: Any,
+    rewards: Any,
+    X_next: Any,
+    terminated: Any,
+    discounts: Any = None,
+    weights: Any = None,
+    *,
+    num_features: int | None = None,
+) -> Rows:
     """Check a caller's arrays and make rows of them."""
     features = feature_table("X", X, num_features)
     following = feature_table("X_next", X_next, features.shape[1], finite=False)
-    paid = real_numbers("rewards", rewards)
-    ended = np.zeros(len(features), dtype=bool) if terminated is None else real_numbers("terminated", terminated)
-    for name, array in (("rewards", paid), ("X_next", following), ("terminated", ended)):
-        if array.shape != (features.shape if name == "X_next" else features.shape[:1]):
-            raise ValueError(f"{name} must have one entry for each of the {len(features)} rows of X, got {array.shape}")
+    if sparse.issparse(features) != sparse.issparse(following):
+        raise ValueError("X and X_next must both be sparse or both be dense, got one of each")
+    n = features.shape[0]
+    if following.shape[0] != n:
+        raise ValueError(f"X_next must have one entry for each of the {n} rows of X, got {following.shape}")
+    paid = _one_each("rewards", rewards, n)
+    ended = np.zeros(n) if terminated is None else _one_each("terminated", terminated, n)
     if not np.isin(ended, (0, 1)).all():
         raise ValueError(f"terminated must hold True or False, got {ended[~np.isin(ended, (0, 1))][0]}")
     over = ended.astype(bool)
-    if over.any() and not np.isfinite(following[over]).all():
-        following = np.where(over[:, None], 0.0, following)  # nothing follows, so what is there does not matter
-    require_finite(X_next=following)
-    return Rows(features, paid, following, over)
+    if not sparse.issparse(following):
+        if over.any() and not np.isfinite(following[over]).all():
+            following = np.where(over[:, None], 0.0, following)  # nothing follows, so what is there does not matter
+        require_finite(X_next=following)
+    shares = None if discounts is None else _one_each("discounts", discounts, n)
+    if shares is not None and not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError(f"discounts must lie in [0, 1], got {shares[~((shares >= 0) & (shares <= 1))][0]}")
+    mass = None if weights is None else _one_each("sample_weight", weights, n)
+    if mass is not None and ((mass < 0).any() or not mass.any()):
+        raise ValueError(f"sample_weight must be >= 0 and not all zero, got a smallest weight of {mass.min()}")
+    return Rows(features, paid, following, over, shares, mass)
 
 
-def feature_table(name: str, values: Any, num_features: int | None, *, finite: bool = True) -> Floats:
-    """Rows of features (n, D) in float64."""
-    table = real_numbers(name, values, finite=finite)
-    if table.ndim != 2 or not table.size or num_features not in (None, table.shape[1]):
+def _one_each(name: str, values: Any, count: int) -> Floats:
+    array = real_numbers(name, values)
+    if array.shape != (count,):
+        raise ValueError(f"{name} must have one entry for each of the {count} rows of X, got {array.shape}")
+    return array
+
+
+def feature_table(name: str, values: Any, num_features: int | None, *, finite: bool = True) -> Any:
+    """Rows of features (n, D) in float64; sparse ones stay sparse."""
+    table: Any
+    if sparse.issparse(values):
+        if values.dtype.kind not in "biuf":
+            raise _not_real(name, values)
+        table = sparse.csr_array(values, dtype=np.float64)
+        require_finite(**{name: table.data})
+    else:
+        table = real_numbers(name, values, finite=finite)
+    if table.ndim != 2 or 0 in table.shape or num_features not in (None, table.shape[1]):
         wanted = "D" if num_features is None else num_features
         raise ValueError(f"{name} must have shape (n, {wanted}) with at least one row and column, got {table.shape}")
     return table
@@ -143,8 +202,12 @@ def real_numbers(name: str, values: Any, *, finite: bool = True) -> Floats:
             raise TypeError
         array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError):
-        given = f"{type(values).__name__} ({getattr(values, 'dtype', 'no numbers')})"
-        raise ValueError(f"{name} must be an array of real numbers, not sparse, got {given}") from None
+        raise _not_real(name, values) from None
     if finite:
         require_finite(**{name: array})
     return array
+
+
+def _not_real(name: str, values: Any) -> ValueError:
+    given = f"{type(values).__name__} ({getattr(values, 'dtype', 'no numbers')})"
+    return ValueError(f"{name} must be an array of real numbers, got {given}")

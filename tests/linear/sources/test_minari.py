@@ -51,19 +51,19 @@ def test_minari_transitions_are_those_that_were_played(cartpole, chunk_rows):
     assert len(chunks) == (20 if chunk_rows == 1 else 1 if chunk_rows == 10_000 else len(chunks))
     played = Rows(quadratic(observation), reward, quadratic(following), terminated)
     together = [np.concatenate(arrays) for arrays in zip(*chunks, strict=True)]
-    for found, wanted in zip(together, played, strict=True):
+    for found, wanted in zip(together, played[:4], strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)  # observations are float32
     np.testing.assert_array_equal(together[3], terminated)  # a cut is not an end
     support = Support.uniform(0, 10, 11)
     model = fit_logs(DistributionalLSTD(support, 0.9), chunks)
-    direct = DistributionalLSTD(support, 0.9).fit(*played)
+    direct = DistributionalLSTD(support, 0.9).fit(*played[:4])
     np.testing.assert_allclose(model.predict(played.features), direct.predict(played.features), atol=1e-4)
 
 
 def test_minari_objects_and_bad_arguments(cartpole):
     minari = pytest.importorskip("minari")
     dataset = minari.load_dataset("cartpole/test-v0")
-    assert sum(len(chunk.rewards) for chunk in read_minari(dataset, quadratic)) == len(cartpole[1])
+    assert sum(len(rewards) for _, rewards, _, _ in read_minari(dataset, quadratic)) == len(cartpole[1])
     with pytest.raises(ValueError, match=r"dataset must be a Minari dataset on this machine .* got 'no/such-v0'"):
         read_minari("no/such-v0", quadratic)
     with pytest.raises(ValueError, match="dataset must be a MinariDataset or the name of one, got int"):

@@ -42,7 +42,7 @@ def log(tmp_path):
 
 def assert_same(chunks, expected: Rows) -> None:
     together = [np.concatenate(arrays) for arrays in zip(*chunks, strict=True)]
-    for found, wanted in zip(together, expected, strict=True):
+    for found, wanted in zip(together, expected[:4], strict=True):
         assert found.dtype == wanted.dtype
         np.testing.assert_array_equal(found, wanted)
 
@@ -50,7 +50,7 @@ def assert_same(chunks, expected: Rows) -> None:
 @pytest.mark.parametrize("chunk_rows", [1, 7, 50, 1000])
 def test_columns_of_numbers_come_back(log, chunk_rows):
     chunks = list(read_parquet(log, **NAMES, chunk_rows=chunk_rows))
-    assert max(len(chunk.rewards) for chunk in chunks) <= chunk_rows
+    assert max(len(rewards) for _, rewards, _, _ in chunks) <= chunk_rows
     assert_same(chunks, transitions())
 
 
@@ -77,10 +77,10 @@ def test_folders_and_lists_of_files_and_other_numbers(tmp_path):
     integers = {**whole, "a": np.arange(50, dtype=np.int8), "r": data.rewards.astype(np.float32)}
     pq.write_table(pa.table(integers), tmp_path / "mixed.parquet")
     names: dict[str, Any] = NAMES | {"terminated": None}
-    (chunk,) = read_parquet(tmp_path / "mixed.parquet", **names)
-    np.testing.assert_array_equal(chunk.features[:, 0], np.arange(50))
-    np.testing.assert_allclose(chunk.rewards, data.rewards, rtol=1e-7)
-    assert not chunk.terminated.any()
+    ((x, rewards, _, terminated),) = read_parquet(tmp_path / "mixed.parquet", **names)
+    np.testing.assert_array_equal(x[:, 0], np.arange(50))
+    np.testing.assert_allclose(rewards, data.rewards, rtol=1e-7)
+    assert not terminated.any()
 
 
 def test_patterns_and_urls(tmp_path, log):
@@ -104,18 +104,18 @@ def test_features_made_while_reading(log):
 @pytest.mark.parametrize("most_numbers", [10**6, 12], ids=["moments", "passes"])
 def test_fit_parquet_is_the_fit_of_all_rows(log, monkeypatch, most_numbers):
     """All rows choose the support, and moments that are too large are replaced by passes over the file."""
-    expected = DistributionalLSTD(discount=0.5, num_atoms=5).fit(*transitions())
+    expected = DistributionalLSTD(discount=0.5, num_atoms=5).fit(*transitions()[:4])
     monkeypatch.setattr(transition_sums, "MOST_NUMBERS", most_numbers)
     model = fit_parquet(DistributionalLSTD(discount=0.5, num_atoms=5), log, **NAMES, chunk_rows=8)
     np.testing.assert_allclose(model.support_.atoms, expected.support_.atoms, atol=1e-12)
     np.testing.assert_allclose(model.weights_, expected.weights_, atol=1e-10)
-    assert (model.certificate_ is None) == (most_numbers == 12)
+    assert model.certificate_.sentences == expected.certificate_.sentences
 
 
 def test_fit_logs_is_the_fit_of_all_rows(log):
     support = Support.uniform(-3, 3, 7)
     model = fit_logs(DistributionalLSTD(support, 0.9), read_parquet(log, **NAMES, chunk_rows=8))
-    expected = DistributionalLSTD(support, 0.9).fit(*transitions())
+    expected = DistributionalLSTD(support, 0.9).fit(*transitions()[:4])
     np.testing.assert_allclose(model.weights_, expected.weights_, atol=1e-10)
     assert model.n_samples_ == 50
     with pytest.raises(ValueError, match="chunks must hold at least one chunk"):
@@ -123,8 +123,8 @@ def test_fit_logs_is_the_fit_of_all_rows(log):
 
 
 def test_fit_logs_says_which_chunk_was_bad():
-    good, bad = transitions(), transitions()
-    bad.features[3, 1] = np.nan
+    good, bad = transitions()[:4], transitions()[:4]
+    bad[0][3, 1] = np.nan
     with pytest.raises(ValueError, match="X must be finite, got nan") as caught:
         fit_logs(DistributionalLSTD(), [good, good, bad])
     assert caught.value.__notes__ == ["This was chunk 3 of the log; the 2 before it were added."]

@@ -60,6 +60,6 @@ def _join(pieces: list[Rows]) -> Rows:
     widths = {piece.features.shape[1] for piece in pieces}
     if len(widths) > 1:
         raise ValueError(f"features must have one length in every row, got {min(widths)} to {max(widths)}")
-    whole = Rows(*map(np.concatenate, zip(*pieces, strict=True)))
+    columns: list[Any] = [None if p[0] is None else np.concatenate(p) for p in zip(*pieces, strict=True)]
     pieces.clear()
-    return whole
+    return Rows(*columns)

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from cramerl._checks import require_count
 from cramerl._extras import load_library
 from cramerl.linear.sources.chunks import regroup
-from cramerl.linear.transitions import Rows
+from cramerl.linear.transitions import Chunk, Rows
 
 
 def read_minari(
     dataset: Any, feature_function: Callable[[Any], ArrayLike], *, chunk_rows: int = 200_000
-) -> Iterator[Rows]:
+) -> Iterator[Chunk]:
     """Transitions from the episodes of a Minari dataset, a chunk at a time.
 
     Every step of every episode is a transition, including the last. If the episode terminated, the return ends there.
@@ -52,4 +52,4 @@ def read_minari(
             raise ValueError(f"feature_function must return {allowed}, got shape {table.shape}")
         return Rows(table[:-1], rewards, table[1:], np.asarray(episode.terminations, dtype=bool))
 
-    return regroup(map(transitions, dataset.iterate_episodes()), chunk_rows)
+    return (chunk[:4] for chunk in regroup(map(transitions, dataset.iterate_episodes()), chunk_rows))

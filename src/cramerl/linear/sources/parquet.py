@@ -17,7 +17,7 @@ from cramerl._extras import load_library
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.sources.chunks import default_chunk_rows, regroup
 from cramerl.linear.sources.layout import Columns, Layout
-from cramerl.linear.transitions import Rows, S, make_rows
+from cramerl.linear.transitions import Chunk, Rows, S, make_rows
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -56,7 +56,7 @@ def read_parquet(
     terminated: str | None = None,
     feature_function: Callable[[Floats], ArrayLike] | None = None,
     chunk_rows: int = 200_000,
-) -> Iterator[Rows]:
+) -> Iterator[Chunk]:
     """Transitions from Parquet files with one row for each, a chunk at a time.
 
     The columns of the first file are checked by this call, those of the others when they are reached.
@@ -76,7 +76,8 @@ def read_parquet(
     Returns:
         An iterator over chunks (X, rewards, X_next, terminated).
     """
-    return ParquetRows(path, Layout(features, reward, next_features, terminated, feature_function), chunk_rows).chunks()
+    layout = Layout(features, reward, next_features, terminated, feature_function)
+    return (chunk[:4] for chunk in ParquetRows(path, layout, chunk_rows).chunks())
 
 
 class ParquetRows:
@@ -113,7 +114,7 @@ class ParquetRows:
         rows = 0
         for chunk in self.chunks():
             rows += len(chunk.rewards)
-            sums = make_rows(*chunk, self.num_features).total(sums)
+            sums = make_rows(*chunk[:4], num_features=self.num_features).total(sums)
             self._on_progress(f"pass {self._passes}: {rows:,} transitions")
             del chunk  # so that it is not in memory while the next one is read
         return sums

@@ -178,7 +178,7 @@ def _add_up(empty: S, layout: Layout, chunk_rows: int, num_features: int, block:
     for chunk in read_spans(layout, block, chunk_rows):
         rows += len(chunk.rewards)
         try:
-            sums = make_rows(*chunk, num_features).total(sums)
+            sums = make_rows(*chunk[:4], num_features=num_features).total(sums)
         except ValueError as error:
             error.add_note(f"This was in the block from row group {block[0].first} of {block[0].file}.")
             raise

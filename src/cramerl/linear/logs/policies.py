@@ -1,0 +1,139 @@
+"""Policies to evaluate: tables, functions and columns, brought to probabilities of the log's actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cramerl._arrays import Floats
+from cramerl.linear.logs.basis import state_table
+from cramerl.linear.logs.log import Log
+from cramerl.linear.logs.observations import Observations
+
+_SUM_TOLERANCE = 1e-6
+
+
+class Policy:
+    """Probabilities of the log's actions in observed states.
+
+    Actions that the log never took have no features. Their probability is given to the others in proportion, and
+    ``unknown`` says how much that was.
+    """
+
+    def __init__(self, probabilities: Callable[[Observations], Any], levels: tuple[Any, ...], columns: Any):
+        self._probabilities, self._levels, self._columns = probabilities, levels, columns
+        self.unknown = 0.0  # largest mean probability, over the states of a call, of actions that the log never took
+
+    def __call__(self, observations: Observations) -> Floats:
+        """(m, A) probabilities."""
+        given = np.asarray(self._probabilities(observations))
+        if given.ndim == 1:
+            return self._chosen(given, len(observations))
+        if given.ndim != 2 or len(given) != len(observations) or given.dtype.kind not in "biuf":
+            allowed = f"({len(observations)}, A) probabilities or ({len(observations)},) actions"
+            raise ValueError(f"policy must give {allowed}, got shape {given.shape} of {given.dtype}")
+        probs = given.astype(np.float64)
+        if not np.isfinite(probs).all() or (probs < 0).any() or np.abs(probs.sum(axis=1) - 1).max() > _SUM_TOLERANCE:
+            raise ValueError("policy must give probabilities: >= 0, each row summing to 1")
+        return self._known(probs[:, self._places(probs.shape[1])])
+
+    def _places(self, count: int) -> Any:
+        """Which columns of a table belong to the log's actions."""
+        if self._columns is not None:
+            return self._columns
+        if count == len(self._levels):
+            return slice(None)
+        whole = all(isinstance(level, int | np.integer) for level in self._levels)
+        if whole and min(self._levels) >= 0 and max(self._levels) < count:
+            return np.array(self._levels)
+        raise ValueError(
+            f"policy must have a probability for each of the log's {len(self._levels)} actions, got {count} columns"
+        )
+
+    def _chosen(self, actions: NDArray[Any], count: int) -> Floats:
+        if len(actions) != count:
+            raise ValueError(f"policy must give an action for each of {count} states, got {len(actions)}")
+        codes = {level: code for code, level in enumerate(self._levels)}
+        found = np.array([codes.get(action, -1) for action in actions.tolist()], dtype=np.intp)
+        probs = np.zeros((count, len(self._levels)))
+        known = found >= 0
+        probs[np.flatnonzero(known), found[known]] = 1.0
+        return self._known(probs)
+
+    def _known(self, probs: Floats) -> Floats:
+        """The probabilities of known actions, brought to a sum of one."""
+        total = probs.sum(axis=1, keepdims=True)
+        self.unknown = max(self.unknown, 1.0 - float(total.mean())) if len(total) else self.unknown
+        even = np.full_like(probs, 1.0 / probs.shape[1])
+        return np.where(total > _SUM_TOLERANCE, probs / np.maximum(total, _SUM_TOLERANCE), even)
+
+
+def make_policy(policy: Any, log: Log) -> Policy | None:
+    """A policy from what `evaluate_policy` takes; None for the policy that made the log."""
+    if policy is None:
+        return None
+    if log.action_levels is None:
+        raise ValueError("policy must be None for a log without discrete actions: name them with action=")
+    if isinstance(policy, Policy):
+        return policy
+    if callable(policy):
+        own = getattr(policy, "takes_observations", False)  # a policy that was found in a log
+        return Policy(policy if own else _OfTable(policy), log.action_levels, None)
+    table = np.asarray(policy)
+    if table.dtype.kind not in "iufbUSO" or table.ndim not in (1, 2):
+        allowed = "a function, (A,) or (S, A) probabilities, or (S,) actions"
+        raise ValueError(f"policy must be {allowed}, got {type(policy).__name__}")
+    if table.ndim == 1 and table.dtype.kind == "f":
+        return Policy(_Repeated(table), log.action_levels, None)
+    return Policy(_OfState(table, log), log.action_levels, None)
+
+
+class _Repeated:
+    """The same probabilities in every state."""
+
+    def __init__(self, probs: Floats):
+        self._probs = probs
+
+    def __call__(self, observations: Observations) -> Floats:
+        return np.tile(self._probs, (len(observations), 1))
+
+
+class _OfTable:
+    """A user's function of the table of states."""
+
+    def __init__(self, function: Callable[[Floats], Any]):
+        self._function = function
+
+    def __call__(self, observations: Observations) -> Any:
+        return self._function(state_table(observations))
+
+
+class _OfState:
+    """A table with a row for each value of the log's only state column."""
+
+    def __init__(self, table: NDArray[Any], log: Log):
+        schema = log.schema
+        if len(schema.number_names) + len(schema.category_names) != 1:
+            count = len(schema.number_names) + len(schema.category_names)
+            raise ValueError(f"policy must be a function where the state has several columns, got a table ({count})")
+        self._table, self._rows = table, None
+        if schema.category_names:
+            levels = schema.levels[0]
+            whole = all(isinstance(level, int | np.integer) and 0 <= level < len(table) for level in levels)
+            if not whole and len(levels) != len(table):
+                raise ValueError(f"policy must have a row for each of {len(levels)} states, got {len(table)}")
+            self._rows = np.array(levels) if whole else np.arange(len(table))
+
+    def __call__(self, observations: Observations) -> Any:
+        if self._rows is not None:
+            codes = observations.codes[:, 0]
+            if (codes < 0).any():
+                raise ValueError("policy must be a function for states that the log never had, got a table")
+            return self._table[self._rows[codes]]
+        states = observations.numbers[:, 0]
+        if (states != np.floor(states)).any() or states.min() < 0 or states.max() >= len(self._table):
+            raise ValueError(f"policy must be a function unless states are integers from 0 to {len(self._table) - 1}")
+        return self._table[states.astype(np.intp)]

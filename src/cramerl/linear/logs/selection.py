@@ -1,0 +1,159 @@
+"""Which features a log's states get: those that predict the returns of held-out episodes best."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from cramerl._arrays import Floats
+from cramerl.linear.logs.basis import StateFeatures, candidates, state_features
+from cramerl.linear.logs.log import Log
+from cramerl.linear.logs.observations import Observations
+from cramerl.linear.logs.returns import realised_returns
+from cramerl.linear.logs.rows import LogRows
+from cramerl.linear.lstd import DistributionalLSTD
+from cramerl.linear.scores import crps, pooled_crps
+from cramerl.supports import Support
+
+# Transitions that candidates are compared on, and the share of episodes that is held out.
+_MOST_ROWS, _HELD_OUT = 40_000, 0.3
+_ATOMS = 31
+# Counts that regularisation may add to a group before the group's own rows are believed.
+STRENGTHS = (1.0, 30.0)
+_MOST_OBSERVATIONS = 50_000
+
+
+class Candidate(NamedTuple):
+    """Features that were tried, and the CRPS of their predictions on held-out episodes."""
+
+    name: str
+    strength: float
+    crps: float
+
+
+class Selection(NamedTuple):
+    """The features that were chosen, and how well those that were tried did.
+
+    ``pooled`` is the CRPS of one distribution for all states, ``completed`` the share of held-out rows whose return was
+    cut and completed with a return drawn from that distribution.
+    """
+
+    features: StateFeatures
+    strength: float
+    tried: tuple[Candidate, ...]
+    pooled: float
+    completed: float
+
+
+class HeldOut(NamedTuple):
+    """Episodes to fit, and those to score with a return for each of their rows."""
+
+    fitted: Log
+    scored: Log
+    support: Support
+    returns: Floats
+    completed: float
+
+
+def some_observations(log: Log) -> Observations:
+    """The states of the first blocks of a log, as many as features need to find their scales."""
+    parts, count = [], 0
+    for block in log.blocks(_MOST_OBSERVATIONS):
+        parts.append(block.observations)
+        count += len(block.observations)
+        if count >= _MOST_OBSERVATIONS:
+            break
+    return Observations.join(parts)
+
+
+def choose_features(log: Log, discount: float, seed: int) -> Selection:
+    """Choose the basis, its size and the regularisation by the CRPS of held-out returns."""
+    observations = some_observations(log)
+    names = candidates(observations, log.schema, log.num_transitions)
+    held_out = split_log(log, discount, seed)
+    if held_out is None:
+        return Selection(state_features(names[0], observations, log.schema, seed), STRENGTHS[0], (), np.nan, np.nan)
+    tried, best = [], None
+    for name in names:
+        features = state_features(name, observations, log.schema, seed)
+        for strength in STRENGTHS:
+            found = held_out_crps(held_out, features, strength, discount)
+            tried.append(Candidate(name, strength, found))
+            if best is None or found < best[0]:
+                best = found, features, strength
+    assert best is not None
+    pooled = pooled_crps(held_out.returns)
+    return Selection(best[1], best[2], tuple(tried), pooled, held_out.completed)
+
+
+def score_features(log: Log, features: StateFeatures, discount: float, seed: int) -> Selection:
+    """Choose the regularisation alone, for features that were asked for."""
+    held_out = split_log(log, discount, seed)
+    if held_out is None:
+        return Selection(features, STRENGTHS[0], (), np.nan, np.nan)
+    tried = [
+        Candidate(features.name, strength, held_out_crps(held_out, features, strength, discount))
+        for strength in STRENGTHS
+    ]
+    best = min(tried, key=lambda candidate: candidate.crps)
+    return Selection(features, best.strength, tuple(tried), pooled_crps(held_out.returns), held_out.completed)
+
+
+def split_log(log: Log, discount: float, seed: int) -> HeldOut | None:
+    """Episodes to fit and episodes to score, drawn at random; None if there are too few."""
+    count = log.num_episodes
+    if count < 10:
+        return None
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(count)
+    order = order[: max(10, int(count * min(1.0, _MOST_ROWS / log.num_transitions)))]
+    cut = max(1, int(_HELD_OUT * len(order)))
+    fitted, scored = log.take(np.sort(order[cut:])), log.take(np.sort(order[:cut]))
+    if not (fitted.num_transitions and scored.num_transitions):
+        return None
+    (own, whole, _), (seen, complete, tails) = _returns(fitted, discount), _returns(scored, discount)
+    reference = own[whole] if whole.any() else own
+    # A return that was cut is completed with one of those seen: the same noise for every candidate.
+    returns = seen + np.where(complete, 0.0, tails * rng.choice(reference, len(seen)))
+    low, high = min(reference.min(), returns.min()), max(reference.max(), returns.max())
+    margin = max(1e-6, 1e-6 * abs(low), 0.0 if high > low else 1.0)
+    return HeldOut(fitted, scored, Support.uniform(low - margin, high + margin, _ATOMS), returns, 1 - complete.mean())
+
+
+def held_out_crps(held_out: HeldOut, features: StateFeatures, strength: float, discount: float) -> float:
+    """Mean CRPS, on the held-out rows, of a model with these features; infinite if it cannot be fitted."""
+    rho = strength / held_out.fitted.num_transitions
+    model = DistributionalLSTD(held_out.support, discount, regularisation=rho, tol=1e-8, next_distribution="signed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a candidate that explodes has a bad score, which says it all
+        try:
+            model.fit_source(LogRows(held_out.fitted, features))
+        except (ValueError, np.linalg.LinAlgError):
+            return np.inf
+        total, first = 0.0, 0
+        for _, rows in LogRows(held_out.scored, features).blocks():
+            probs = model.predict_proba(rows.features)
+            total += float(crps(model.support_, probs, held_out.returns[first : first + len(probs)]).sum())
+            first += len(probs)
+    return total / first
+
+
+def _returns(log: Log, discount: float) -> tuple[Floats, np.ndarray, Floats]:
+    """Of every row: the return in the log, whether it is whole, and the discount of what was cut off."""
+    parts = [(*realised_returns(block, discount), _tails(block, discount)) for block in log.blocks()]
+    returns, whole, tails = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return returns, whole, tails
+
+
+def _tails(block, discount: float) -> Floats:
+    """(n,) the product of the discounts from each row to the end of its episode in the log."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.full(len(block.rewards), discount) if block.discounts is None else block.discounts)
+    last = np.flatnonzero(np.append(np.diff(block.episode), 1))
+    finite = np.maximum(logs, -1e6)
+    after = np.cumsum(finite[::-1])[::-1]
+    beyond = np.append(after, 0.0)[last + 1]
+    counts = np.diff(np.concatenate([[-1], last]))
+    return np.exp(np.maximum(after - np.repeat(beyond, counts), -700.0))

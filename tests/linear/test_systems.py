@@ -1,0 +1,71 @@
+"""Linear systems: their transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles import SUPPORTS
+from scipy import sparse
+
+from cramerl.linear import DistributionalLSTD, transition_sums
+from cramerl.linear.operators import backup_adjoint
+from cramerl.linear.problem import Normalisation
+from cramerl.projections import backup
+
+UNEVEN = SUPPORTS["uneven"]
+
+
+@pytest.mark.parametrize("name", ["even", "uneven", "pair"])
+def test_backup_and_its_adjoint(name):
+    support, rng = SUPPORTS[name], np.random.default_rng(0)
+    masses, values = rng.normal(size=(2, 60, support.num_atoms))
+    rewards, discounts = 3 * rng.normal(size=60), rng.choice([0.0, 0.5, 0.9, 1.0], 60)
+    rewards[:5] = 0.0  # on the atoms
+    forth = (backup(support, rewards, discounts, masses) * values).sum(axis=1)
+    back = (masses * backup_adjoint(support, rewards, discounts, values)).sum(axis=1)
+    np.testing.assert_allclose(forth, back, atol=1e-12)
+
+
+def fitted(kind: str, normalisation: Normalisation, monkeypatch: pytest.MonkeyPatch) -> DistributionalLSTD:
+    """A model whose system was made in the way of this name."""
+    rng = np.random.default_rng(1)
+    x, following = rng.normal(size=(2, 300, 4))
+    x[:, 0] = following[:, 0] = 1.0
+    rewards, ended = 2 * rng.normal(size=300), rng.random(300) < 0.2
+    if kind == "groups":
+        rewards = np.round(rewards / 4)
+    if kind in ("passes", "sparse"):
+        monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 20)
+    tables = (x, following)
+    if kind == "sparse":
+        monkeypatch.setattr(transition_sums, "MOST_DENSE", 3)
+        tables = tuple(map(sparse.csr_array, tables))
+    model = DistributionalLSTD(UNEVEN, 0.9, normalisation=normalisation)
+    discounts, weights = rng.choice([0.5, 0.9], 300), rng.exponential(size=300)
+    return model.fit(tables[0], rewards, tables[1], ended, discounts=discounts, sample_weight=weights)
+
+
+@pytest.mark.parametrize("kind", ["groups", "whole matrix", "passes", "sparse"])
+@pytest.mark.parametrize("normalisation", ["before", "after", "affine"])
+def test_products_with_the_transpose(kind, normalisation, monkeypatch):
+    if kind == "sparse" and normalisation != "before":
+        return
+    model = fitted(kind, normalisation, monkeypatch)
+    system, rng = model._system, np.random.default_rng(2)
+    for _ in range(3):
+        w, v = rng.normal(size=(2, *system.constant.shape))
+        assert np.sum(system.apply(w) * v) == pytest.approx(np.sum(w * system.adjoint(v)), abs=1e-9)
+    w, v = rng.normal(size=(2, *system.constant.shape))
+    basis: Any = model._basis_
+    assert np.sum(basis.fitted(w) * v) == pytest.approx(np.sum(w * basis.unfitted(v)))
+    assert np.sum(basis.plain(w) * v) == pytest.approx(np.sum(w * basis.gathered(v)))
+
+
+def test_backups_of_many_atoms_have_a_transpose_too(monkeypatch):
+    """Where no backup matrices are kept."""
+    monkeypatch.setattr("cramerl.linear.systems._MOST_PRODUCT_ATOMS", 3)
+    system, rng = fitted("groups", "before", monkeypatch)._system, np.random.default_rng(3)
+    w, v = rng.normal(size=(2, *system.constant.shape))
+    assert np.sum(system.apply(w) * v) == pytest.approx(np.sum(w * system.adjoint(v)), abs=1e-9)
