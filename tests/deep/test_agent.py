@@ -5,12 +5,15 @@ import re
 import shutil
 import xml.etree.ElementTree as ET
 
+import commands
+import gymnasium
 import jax
 import numpy as np
 import pytest
 import safetensors.numpy
 import yaml
 from lenient import lenient
+from untrained import small_config, write_untrained
 
 import cramerl
 from cramerl import Support
@@ -18,6 +21,7 @@ from cramerl.deep import replay as replays
 from cramerl.deep.agent import play_episodes
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.envs.base import EnvSpec, FrameStack, Step
+from cramerl.deep.heads import U51
 from cramerl.deep.trees import weights_of
 from cramerl.runs import build
 from cramerl.runs.config import AGENTS, TrainConfig
@@ -255,7 +259,9 @@ def test_the_model_card(run, exported):
     assert "# s51 on CartPole-v1\n" in text
     assert "| environment | CartPole-v1 (gymnax, 2 actions, observations (4,)) |" in text
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert f"| mean return | {tail_score(rows).mean:.2f} (training episodes, last fifth of 240 steps) |" in text
+    assert (
+        f"| mean return | {tail_score(rows).mean:.2f} (training episodes in the steps after 160, 240 in all) |" in text
+    )
     for name, value in settings().to_json().items():
         assert f"| {name} | {value} |" in text
 
@@ -289,6 +295,28 @@ def test_a_support_that_is_not_that_of_the_weights_is_refused(run, tmp_path):
     with pytest.raises(ValueError, match=r"must be those of initial_weights, \[0, 20\], or none, got \[0, 30\]"):
         train(tmp_path / "other", initial_weights=str(run), v_max=30.0)
     assert not (tmp_path / "other").exists()
+
+
+def test_scaled_modes_go_with_the_weights(tmp_path):
+    """Through a group, an export and a new start, which must have the same modes."""
+    own = {"v_min": None, "v_max": None, "network": "mlp", "hidden_units": (6,), "mode_exponent": 0.5}
+    values = {**TINY, **own, "checkpoints": "weights"}
+    with lenient():
+        folder = cramerl.train("u51", "CartPole-v1", preset="smoke", out=tmp_path / "run", seed=[0, 1], **values).folder
+    cramerl.export_agent(folder, tmp_path / "out", lane=1)
+    loaded, exported = cramerl.load_agent(folder, lane=1), cramerl.load_agent(tmp_path / "out")
+    assert isinstance(exported.head, U51)
+    assert exported.head.mode_exponent == 0.5
+    seen = np.zeros((1, 4), dtype=np.float32)
+    for mine, theirs in zip(exported.distributions(seen), loaded.distributions(seen), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    start = {**values, "steps": 40, "initial_weights": str(tmp_path / "out")}
+    with lenient():
+        again = cramerl.train("u51", "CartPole-v1", preset="smoke", out=tmp_path / "again", **start).folder
+        with pytest.raises(ValueError, match=r"^mode_exponent must be that of initial_weights, 0\.5, .* got 0$"):
+            cramerl.train("u51", "CartPole-v1", preset="smoke", out=tmp_path / "no", **{**start, "mode_exponent": 0.0})
+    assert_same_weights(cramerl.load_agent(again).params, exported.params)
+    assert not (tmp_path / "no").exists()
 
 
 def rewritten(folder, change):
@@ -405,3 +433,36 @@ def test_the_score_of_the_card_is_that_of_the_lane(lanes, tmp_path):
     assert f"{first['charts/episodic_return']:.2f}" != f"{second['charts/episodic_return']:.2f}"
     cramerl.export_agent(lanes["full"], tmp_path / "out")
     assert f"| mean return | {first['charts/episodic_return']:.2f} (" in (tmp_path / "out" / "README.md").read_text()
+
+
+class Endless(gymnasium.Env):
+    """Gives a point for each step, without end."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (2,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+def test_episodes_without_end_are_cut(tmp_path, monkeypatch):
+    """In play and in evaluations, which say so; a time limit of the settings ends them as before."""
+    gymnasium.register("Endless-v0", Endless)
+    folder = write_untrained(tmp_path / "run", small_config(env="gym:Endless-v0"))
+    result = commands.run("play", folder, "--episodes", 3, "--max-steps", 7)
+    assert result.returncode == 0, result.stderr
+    assert [line.split()[3] for line in result.stdout.splitlines()[:3]] == ["7.00"] * 3
+    assert "3 of 3 episodes of gym:Endless-v0 did not end within 7 steps and were cut there" in result.stderr
+    monkeypatch.setattr("cramerl.runs.evaluator.MOST_STEPS", 9)
+    told = []
+    config = small_config(env="gym:Endless-v0", steps=40, eval_episodes=2, iteration_steps=40, log_steps=40)
+    with lenient():
+        made = cramerl.train(config, tmp_path / "made", on_progress=lambda status: told.append(status.message or ""))
+    assert [row["eval/episodic_length"] for row in made.rows if "eval/episodes" in row] == [9]
+    assert any("2 of 2 episodes of gym:Endless-v0 did not end within 9 steps" in text for text in told)
+    limited = write_untrained(tmp_path / "limited", small_config(env="gym:Endless-v0", max_episode_steps=12))
+    result = commands.run("play", limited, "--episodes", 1)
+    assert (result.stdout.split()[3], "did not end" in result.stderr) == ("12.00", False)
+    gymnasium.registry.pop("Endless-v0")

@@ -24,7 +24,8 @@ import numpy as np
 import pytest
 
 import cramerl
-from cramerl.deep.checkpoint import FORMAT, CheckpointStore, Damaged, Saved
+from cramerl.deep.checkpoint import CheckpointStore, Damaged, Saved
+from cramerl.deep.manifests import FORMAT
 from cramerl.deep.trees import flatten, unflatten, weights_of
 
 PACE, CAPACITY, SHARD = 7, 20, 5 * 28  # rows per iteration, rows in the ring, five rows per shard

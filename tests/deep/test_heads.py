@@ -14,7 +14,7 @@ from scipy import optimize, stats
 
 from cramerl import Support, cramer_distance_sq
 from cramerl.cramer import cramer_gram
-from cramerl.deep.heads import HEADS, S51, make_head
+from cramerl.deep.heads import HEADS, S51, U51, make_head
 
 S51_VARIANTS = {
     f"s51-{where}-{scale}": ("s51", {"normalisation": where, "mass_penalty_scale": scale})
@@ -29,6 +29,7 @@ VARIANTS = {
     "s51-rearranged": ("s51", {"next_distribution": "rearranged"}),
     "u51": ("u51", {}),
     "u51-nearest": ("u51", {"next_distribution": "nearest"}),
+    "u51-scaled": ("u51", {"mode_exponent": 0.5, "mean_weight": 0.1}),
     "l51": ("l51", {}),
     "qr": ("qr", {}),
     "hl_gauss": ("hl_gauss", {}),
@@ -36,6 +37,7 @@ VARIANTS = {
 SKEWED = {"num_atoms": 11, "v_min": -2.0, "v_max": 30.0}
 CASES = {case: make_head(name, **SKEWED, **options) for case, (name, options) in VARIANTS.items()}
 CASES |= {"s51-51": make_head("s51"), "u51-51": make_head("u51"), "l51-51": make_head("l51")}
+CASES |= {"u51-scaled-51": make_head("u51", mode_exponent=0.25)}
 
 every_head = pytest.mark.parametrize("case", CASES)
 every_variant = pytest.mark.parametrize("case", VARIANTS)
@@ -102,13 +104,17 @@ def loop_histogram(z, value):
     return bins / bins.sum()
 
 
-def loop_cosines(k, outputs):
-    """U51's masses: even, plus cosines over the atoms, each divided by the root of its eigenvalue."""
+def loop_cosines(k, outputs, exponent=0.0):
+    """U51's masses: even, plus cosines over the atoms, each divided by the root of its eigenvalue.
+
+    With scaled modes each is multiplied by a power of the eigenvalue, of which the largest is taken as one.
+    """
     masses = np.full(k, 1 / k)
     for j, output in enumerate(outputs, start=1):
+        scale = (math.sin(math.pi / (2 * k)) / math.sin(math.pi * j / (2 * k))) ** (2 * exponent)
         for i in range(k):
             wave = math.sqrt(2 / k) * math.cos(math.pi * j * (i + 0.5) / k)
-            masses[i] += output * wave * 2 * math.sin(math.pi * j / (2 * k))
+            masses[i] += scale * output * wave * 2 * math.sin(math.pi * j / (2 * k))
     return masses
 
 
@@ -152,7 +158,7 @@ def twin_distribution(head, outputs):
         return outputs, np.full(n, 1 / n)
     if name == "s51":
         return head.support.atoms, put_right(outputs)
-    masses = loop_cosines(n + 1, outputs) if name == "u51" else softmax(outputs)
+    masses = loop_cosines(n + 1, outputs, head.mode_exponent) if name == "u51" else softmax(outputs)
     if name == "l51":
         masses = np.diff([0, *loop_heights(outputs), 1])
     return head.support.atoms, masses
@@ -184,8 +190,8 @@ def twin_loss(head, outputs, target):
     if name in ("c51", "hl_gauss"):
         return -sum(target * np.log(softmax(outputs)))
     if name == "u51":
-        off = loop_cosines(n + 1, outputs) - loop_cosines(n + 1, target)
-        return off @ gram_by_definition(unit_spaced(n + 1), 0) @ off
+        off = loop_cosines(n + 1, outputs, head.mode_exponent) - loop_cosines(n + 1, target, head.mode_exponent)
+        return off @ gram_by_definition(unit_spaced(n + 1), 0) @ off + head.mean_weight * (off @ np.arange(n + 1)) ** 2
     if name == "l51":
         pairs = zip(loop_heights(outputs), itertools.accumulate(target[:-1]), strict=True)
         return -sum(y * math.log(x) + (1 - y) * math.log(1 - x) for x, y in pairs)
@@ -413,7 +419,7 @@ def test_learns_the_distribution_of_a_final_reward(case):
         np.testing.assert_allclose(atoms[i] if head.support is None else masses[i], expected, atol=5e-3)
 
 
-@pytest.mark.parametrize("case", ["c51", *S51_VARIANTS, "s51-rearranged", "u51", "u51-nearest", "l51"])
+@pytest.mark.parametrize("case", ["c51", *S51_VARIANTS, "s51-rearranged", "u51", "u51-nearest", "u51-scaled", "l51"])
 def test_learns_the_distribution_of_a_coin(case):
     head, outputs = learned(case)
     np.testing.assert_allclose(np.asarray(head.distribution(outputs)[1])[2], [0, 0, 0, 0.5, 0.5] + [0] * 7, atol=2e-3)
@@ -458,7 +464,7 @@ def test_loss_does_not_see_the_spacing(name, rng, x64):
     np.testing.assert_array_equal(narrow.distribution(outputs)[1], wide.distribution(outputs)[1])
 
 
-@pytest.mark.parametrize("case", ["u51", "u51-51"])
+@pytest.mark.parametrize("case", ["u51", "u51-51", "u51-scaled-51"])
 def test_u51_loss_is_the_distance_of_distributions_of_unit_mass(case, rng, x64):
     batch = transitions(CASES[case], rng, ROWS)
     targets, (_, p), *_ = backed_up(case, *batch)
@@ -473,7 +479,20 @@ def test_u51_is_white(rng, x64):
     np.testing.assert_allclose(jax.jit(jax.hessian(CASES["u51"].loss))(outputs, target), 2 * np.eye(10), atol=1e-12)
 
 
-@pytest.mark.parametrize("case", ["u51", "u51-51"])
+def test_u51_in_scaled_modes_says_the_same_in_other_outputs(rng, x64):
+    """The first output means the same, the last one less by the ratio of the eigenvalues, 1053.48 for 51 atoms."""
+    plain, scaled = make_head("u51"), make_head("u51", mode_exponent=1.0)
+    assert isinstance(scaled, U51)
+    lone = jnp.eye(50, dtype=float)[jnp.array([0, 49])]
+    own, others = (np.asarray(head.distribution(lone)[1]) - 1 / 51 for head in (scaled, plain))
+    np.testing.assert_allclose(own, others / [[1], [1053.48]], rtol=1e-5)
+    masses = jnp.asarray([put_right(row) for row in rng.normal(size=(ROWS, 51))])
+    np.testing.assert_allclose(scaled.distribution(scaled.outputs_of(masses))[1], masses, atol=1e-10)
+    hessian = jax.jit(jax.hessian(make_head("u51", mode_exponent=0.5).loss))(jnp.zeros(50), jnp.zeros(50))
+    np.testing.assert_allclose(np.diag(hessian)[[0, -1]], [2, 2 / 1053.48], rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["u51", "u51-51", "u51-scaled"])
 def test_u51_target_of_no_reward_and_no_discount_is_its_argument(case, rng, x64):
     """Outputs, not only their masses."""
     outputs = transitions(CASES[case], rng, ROWS)[2]

@@ -497,8 +497,9 @@ def learned_masses(head: Any, features: np.ndarray, optimiser: Any, rates: np.nd
     [
         ("s51", {"normalisation": "before"}, "before", 0.01, 1e-4),
         ("u51", {}, "affine", 0.3, 2e-6),
+        ("u51", {"mode_exponent": 0.25}, "affine", 0.3, 2e-6),
     ],
-    ids=["s51", "u51"],
+    ids=["s51", "u51", "u51-scaled"],
 )
 def test_policy_evaluation_is_that_of_linear(name, options, normalisation, rate, tolerance, features):
     # Reached in float32: 8e-6 (s51, whose loss is badly conditioned) and 2e-7 (u51).

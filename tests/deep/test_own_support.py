@@ -20,7 +20,8 @@ from cramerl.deep.networks import make_network
 from cramerl.deep.own_support import MOST_CLIPPED, Clipped, nothing_clipped, returns_seen
 from cramerl.deep.replay import LAST, TERMINATED, Batch, Replay
 
-AGENTS = ["c51", "s51", "u51", "l51", "hl_gauss"]
+SCALED = "u51 in scaled modes"
+AGENTS = ["c51", "s51", "u51", SCALED, "l51", "hl_gauss"]
 ATOMS, INPUTS, ACTIONS = 21, 3, 2
 every_agent = pytest.mark.parametrize("name", AGENTS)
 
@@ -32,8 +33,13 @@ def loose():
         yield
 
 
-def learner_of(name: str, support: Any = "own", **options: Any) -> Learner:
-    head = make_head(name, num_atoms=ATOMS, v_min=0.0, v_max=ATOMS - 1.0, **options)
+def head_of(name: str, v_min: float, v_max: float) -> Any:
+    name, options = ("u51", {"mode_exponent": 0.5}) if name == SCALED else (name, {})
+    return make_head(name, num_atoms=ATOMS, v_min=v_min, v_max=v_max, **options)
+
+
+def learner_of(name: str, support: Any = "own") -> Learner:
+    head = head_of(name, 0.0, ATOMS - 1.0)
     network = make_network("mlp", (INPUTS,), ACTIONS, head.num_outputs, hidden_units=(8,))
     return Learner(head, network, make_optimiser("adam", 1e-5), 1e-2, support=support)
 
@@ -86,15 +92,16 @@ def test_a_support_starts_around_the_returns_seen_and_predicts_them(name, rng):
     for mine, target in zip(jax.tree.leaves(state.params), jax.tree.leaves(state.target_params), strict=True):
         np.testing.assert_array_equal(mine, target)
     least, most = rewards[:-1].min(), rewards[:-1].max()
-    width = most - least
-    assert agent.support.v_min == pytest.approx(least - width / 2, rel=1e-5)
-    assert agent.support.v_max == pytest.approx(most + width / 2, rel=1e-5)
+    width, around = most - least, 3.5 if name == "hl_gauss" else 0.5
+    assert agent.support.v_min == pytest.approx(least - around * width, rel=1e-5)
+    assert agent.support.v_max == pytest.approx(most + around * width, rel=1e-5)
     seen = jnp.zeros((1, INPUTS))  # where the weights of the last layer count for nothing
     # A logarithm cannot be that of nothing: a little mass lies on every atom.
     np.testing.assert_allclose(agent.values(seen)[0], rewards[:-1].mean(), atol=0.02 * width)
     atoms, masses = agent.distributions(seen)
     np.testing.assert_allclose(atoms[0, 0], agent.support.atoms, rtol=1e-5)
-    assert masses[0, :, (atoms[0, 0] < least - 2) | (atoms[0, 0] > most + 2)].max() < 0.01
+    near = max(2.0, atoms[0, 0, 1] - atoms[0, 0, 0])
+    assert masses[0, :, (atoms[0, 0] < least - near) | (atoms[0, 0] > most + near)].max() < 0.01
 
 
 @pytest.mark.parametrize("reward", [0.0, -3.0, 1e6, 1e-6])
@@ -180,7 +187,7 @@ def test_a_widening_keeps_predictions_as_far_as_coarser_atoms_can_say_them(name,
     before, now = agent_of(learner, state.params), agent_of(learner, after.params)
     seen = rng.normal(size=(16, INPUTS)).astype(np.float32)
     (atoms, masses), (wide, moved) = before.distributions(seen), now.distributions(seen)
-    if name in ("s51", "u51"):  # exactly the projection, so the mean is kept
+    if name in ("s51", "u51", SCALED):  # exactly the projection, so the mean is kept
         masses = with_unit_mass(Support.uniform(-2, 3, ATOMS), masses.astype(float))
         expected = project(Support(np.asarray(wide[0, 0], float)), atoms.astype(float), masses)
         np.testing.assert_allclose(moved, expected, atol=1e-4)
@@ -195,6 +202,33 @@ def test_a_widening_keeps_predictions_as_far_as_coarser_atoms_can_say_them(name,
                 np.testing.assert_allclose(wide_heights[..., i], float(place >= ATOMS - 1), atol=2e-3)
     # The mean moves by less than a new spacing, whatever the head.
     assert np.abs(now.values(seen) - before.values(seen)).max() < 0.5
+
+
+@every_direction
+def test_a_widening_in_scaled_modes_is_the_plain_one_in_other_units(direction, rng):
+    """Outputs are divided by the scale of their mode, so their gradients are multiplied by it."""
+    sines = np.sin(np.pi / (2 * ATOMS) * np.arange(1, ATOMS))
+    scale = np.tile(sines[0] / sines, ACTIONS)  # the root of an eigenvalue, as the exponent is 1/2
+    shapes = {"weights": (8, len(scale)), "bias": (len(scale),)}
+    layers = [{name: rng.random(shape) for name, shape in shapes.items()} for _ in range(3)]
+
+    def widened_in(units: list[np.ndarray], learner: Learner) -> list[Any]:
+        state = trained(learner)
+        optimiser, parts = state.optimiser, [state.params, state.optimiser.mu, state.optimiser.nu]
+        for i, (unit, layer) in enumerate(zip(units, layers, strict=True)):
+            parts[i] = parts[i] | {"outputs": {k: jnp.asarray(x * unit, jnp.float32) for k, x in layer.items()}}
+        state = state._replace(params=parts[0], optimiser=optimiser._replace(mu=parts[1], nu=parts[2]))
+        after = widened(learner, state, direction)
+        after = after.params, after.optimiser.mu, after.optimiser.nu
+        return [
+            jax.tree.map(lambda x, unit=unit: np.asarray(x) / unit, part["outputs"])
+            for part, unit in zip(after, units, strict=True)
+        ]
+
+    plain = widened_in([np.ones_like(scale)] * 3, learner_of("u51"))
+    scaled = widened_in([1 / scale, scale, scale**2], learner_of(SCALED))
+    for mine, theirs in zip(jax.tree.leaves(scaled), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5 * np.abs(theirs).max())
 
 
 def test_moments_of_kept_heights_go_along():
@@ -294,8 +328,7 @@ def test_values_grow_beyond_the_first_support(name):
 def test_a_head_on_unit_atoms_learns_as_one_on_its_own(name, rng):
     """With v_min and v_max given: the same targets, losses and values as a head whose atoms are the returns."""
     direct = learner_of(name, None)
-    atoms = make_head(name, num_atoms=ATOMS, v_min=-2.0, v_max=3.0)
-    direct = Learner(atoms, direct.network, direct.optimiser, 1e-2)
+    direct = Learner(head_of(name, -2.0, 3.0), direct.network, direct.optimiser, 1e-2)
     scaled = learner_of(name, (-2.0, 3.0))
     state, other = scaled.init(jax.random.key(0)), direct.init(jax.random.key(0))
     batch = two_states()._replace(rewards=jnp.asarray(rng.normal(size=16), dtype=jnp.float32))

@@ -117,6 +117,10 @@ def _greedy(head: Head, network: Network, params: Params, observations: Any) -> 
     return jnp.argmax(head.values(network.apply(params, observations)), axis=-1).astype(jnp.int32)
 
 
+MOST_STEPS = 100_000
+"""Steps of an episode, unless more are asked for: four times those of the longest game of Atari."""
+
+
 class Episode(NamedTuple):
     """One episode: its score in the game's own points, and its length in steps."""
 
@@ -155,9 +159,10 @@ def play_episodes(
     *,
     epsilon: float = 0.0,
     seed: int = 0,
+    max_steps: int = MOST_STEPS,
     on_step: Callable[[np.ndarray, np.ndarray, Step], None] | None = None,
 ) -> list[Episode]:
-    """Play whole episodes.
+    """Play whole episodes. One that does not end is cut, and the next begins where it stood.
 
     Each environment plays a fixed number of episodes: the first to finish would more often be short ones.
 
@@ -167,6 +172,7 @@ def play_episodes(
         episodes: how many in total.
         epsilon: probability of a random action.
         seed: for the environments and the random actions.
+        max_steps: after which an episode is cut.
         on_step: called after each step with observations, actions and what the environments returned.
     """
     quota = np.full(envs.num_envs, episodes // envs.num_envs) + (np.arange(envs.num_envs) < episodes % envs.num_envs)
@@ -177,7 +183,7 @@ def play_episodes(
             on_step(observations, actions, step)
         scores += step.rewards
         lengths += ~(step.first & ~step.terminated)
-        for i in np.flatnonzero(step.ended):
+        for i in np.flatnonzero(step.ended | (lengths >= max_steps)):
             if len(played[i]) < quota[i]:
                 played[i].append(Episode(float(scores[i]), int(lengths[i])))
             scores[i] = lengths[i] = 0

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from cramerl.deep.heads import AtomsHead
+from cramerl.deep.heads import AtomsHead, Coarser
 from cramerl.deep.networks import Params
 from cramerl.deep.replay import LAST, TERMINATED, Replay
 from cramerl.projections import project
@@ -88,12 +88,16 @@ def returns_seen(replay: Replay, written: Array, discount: float) -> tuple[Array
 
 
 def find_support(head: AtomsHead, params: Params, returns: Array, real: Array) -> Params:
-    """Weights whose support holds the returns seen in its middle half, and whose distribution is near theirs."""
+    """Weights whose support holds the returns seen in its middle, and whose distribution is near theirs.
+
+    They fill half of it, less where the head says so.
+    """
     count = head.support.num_atoms
     least, most = jnp.min(jnp.where(real, returns, jnp.inf)), jnp.max(jnp.where(real, returns, -jnp.inf))
     largest = jnp.maximum(jnp.abs(least), jnp.abs(most))
     width = jnp.maximum(most - least, _SMALLEST_WIDTH * jnp.where(largest > 0, largest, 1.0))
-    low, spacing = (least + most) / 2 - width, 2 * width / (count - 1)
+    width = width / head.fraction_seen
+    low, spacing = (least + most - width) / 2, width / (count - 1)
     places, weights = jnp.where(real, (returns - low) / spacing, 0.0), real / jnp.sum(real)
     masses = project(head.support, places.reshape(-1), weights.reshape(-1).astype(jnp.float32))
     return starting_at(head, params | {"support": {"low": low, "spacing": spacing}}, masses)
@@ -112,16 +116,16 @@ def widen(head: AtomsHead, params: Params, optimiser: Any, clipped: Clipped) -> 
     below = (clipped.below > MOST_CLIPPED * batches) | (clipped.lost_below > MOST_LOST * batches)
     above = (clipped.above > MOST_CLIPPED * batches) | (clipped.lost_above > MOST_LOST * batches)
     choice = jnp.where(above, jnp.where(below, _BOTH, _UP), jnp.where(below, _DOWN, _NEITHER))
-    matrices, offsets, firsts = (jnp.asarray(part, dtype=jnp.float32)[choice] for part in _widenings(head))
+    matrix, offset, of_gradients, first = (jnp.asarray(part, dtype=jnp.float32)[choice] for part in _widenings(head))
     low, spacing = params["support"]["low"], params["support"]["spacing"]
-    support = {"low": low + firsts * spacing, "spacing": jnp.where(choice == _NEITHER, spacing, 2 * spacing)}
-    wider = _with_last_layer(params, matrices, offsets) | {"support": support}
-    moved = optimiser._replace(**_moments(optimiser, matrices))
+    support = {"low": low + first * spacing, "spacing": jnp.where(choice == _NEITHER, spacing, 2 * spacing)}
+    wider = _with_last_layer(params, matrix, offset) | {"support": support}
+    moved = optimiser._replace(**_moments(optimiser, of_gradients))
     return wider, jax.tree.map(lambda old, new: jnp.where(choice == _NEITHER, old, new), optimiser, moved)
 
 
 def _moments(optimiser: Any, matrix: Array) -> dict[str, Params]:
-    """First moments change as weights do, second moments as squares do."""
+    """First moments change as gradients do, second moments as if gradients of different outputs were independent."""
     mean = _with_last_layer(optimiser.mu, matrix)
     if not isinstance(optimiser, optax.ScaleByRStdDevState):
         return {"mu": mean, "nu": _with_last_layer(optimiser.nu, matrix**2)}
@@ -132,13 +136,13 @@ def _moments(optimiser: Any, matrix: Array) -> dict[str, Params]:
 
 
 @cache
-def _widenings(head: AtomsHead) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each choice: matrix and offset of the outputs, and the place of the first new atom among the old ones."""
-    count = head.support.num_atoms
+def _widenings(head: AtomsHead) -> tuple[np.ndarray, ...]:
+    """For each choice: the parts of `Coarser`, and the place of the first new atom among the old ones."""
+    count, same = head.support.num_atoms, np.eye(head.num_outputs)
     firsts = np.array([0, 0, 1 - count, -((count - 1) // 2)])
     maps = [head.coarser(first + 2 * np.arange(count)) for first in firsts[1:]]
-    maps.insert(_NEITHER, (np.eye(head.num_outputs), np.zeros(head.num_outputs)))
-    return np.stack([matrix for matrix, _ in maps]), np.stack([offset for _, offset in maps]), firsts
+    maps.insert(_NEITHER, Coarser(same, np.zeros(head.num_outputs), same))
+    return *(np.stack(parts) for parts in zip(*maps, strict=True)), firsts
 
 
 def _with_last_layer(tree: Params, matrix: Array, offset: Array | None = None) -> Params:

@@ -12,12 +12,26 @@ from typing import Any
 
 from cramerl._checks import require_choice
 from cramerl.deep.heads.means import DQN, QR
-from cramerl.deep.heads.protocols import AtomsHead, Head, LinearHead
+from cramerl.deep.heads.protocols import AtomsHead, Coarser, Head, LinearHead
 from cramerl.deep.heads.signed import L51, S51, U51
 from cramerl.deep.heads.softmax import C51, HLGauss
 from cramerl.supports import Support
 
-__all__ = ["C51", "DQN", "HEADS", "L51", "QR", "S51", "U51", "AtomsHead", "HLGauss", "Head", "LinearHead", "make_head"]
+__all__ = [
+    "C51",
+    "DQN",
+    "HEADS",
+    "L51",
+    "QR",
+    "S51",
+    "U51",
+    "AtomsHead",
+    "Coarser",
+    "HLGauss",
+    "Head",
+    "LinearHead",
+    "make_head",
+]
 
 
 HEADS: dict[str, type] = {

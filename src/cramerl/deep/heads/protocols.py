@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -44,8 +44,28 @@ class Head(Protocol):
         ...
 
 
+class Coarser(NamedTuple):
+    """How outputs change with the atoms: the new ones are ``matrix @ old + offset``.
+
+    Attributes:
+        matrix: (O, O).
+        offset: (O,).
+        of_gradients: (O, O), how their gradients change; those of errors that are the old ones times the matrix.
+    """
+
+    matrix: np.ndarray
+    offset: np.ndarray
+    of_gradients: np.ndarray
+
+
 class AtomsHead(Head, Protocol):
-    """A head with a support. What follows lets the support change while a network learns."""
+    """A head with a support. What follows lets the support change while a network learns.
+
+    Attributes:
+        fraction_seen: the part of a support that finds itself which the returns seen at the beginning fill.
+    """
+
+    fraction_seen: ClassVar[float]
 
     @property
     def support(self) -> Support:
@@ -56,14 +76,11 @@ class AtomsHead(Head, Protocol):
         """Outputs whose distribution has these masses, (..., K) -> (..., num_outputs), as nearly as the head can."""
         ...
 
-    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def coarser(self, places: np.ndarray) -> Coarser:
         """How outputs change if the atoms move to ``places``, every second of the old ones.
 
         Args:
             places: (K,) numbers of old atoms, two apart; some are before the first or after the last.
-
-        Returns:
-            Matrix (O, O) and offset (O,): the new outputs are the matrix times the old ones, plus the offset.
         """
         ...
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cramerl._checks import require_choice
-from cramerl.cramer import UnitMassBasis, unit_mass_basis
-from cramerl.deep.heads.protocols import SMALL_MASS, atoms_like, constant, row
+from cramerl.cramer import UnitMassBasis, shape_modes, unit_mass_basis
+from cramerl.deep.heads.protocols import SMALL_MASS, Coarser, atoms_like, constant, row
 from cramerl.losses import cdf_cross_entropy, cramer_loss, masses_of_cdf_logits
 from cramerl.measures import nearest_distribution, rearranged_distribution, with_unit_mass
 from cramerl.projections import backup, project
@@ -26,6 +26,7 @@ _NEXT_DISTRIBUTIONS = {"rearranged": rearranged_distribution, "nearest": nearest
 class _LinearOnAtoms(ABC):
     """Targets whose masses are linear in the next state's."""
 
+    fraction_seen: ClassVar[float] = 0.5
     support: Support
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
@@ -92,10 +93,11 @@ class S51(_LinearOnAtoms):
         """The masses."""
         return masses
 
-    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def coarser(self, places: np.ndarray) -> Coarser:
         """The old masses, brought to unit mass, projected onto the new atoms: so the value is kept."""
         onto, uniform = _onto(places), np.full(self.num_outputs, 1 / self.num_outputs)
-        return onto - (onto @ uniform)[:, None], onto @ uniform
+        matrix = onto - (onto @ uniform)[:, None]
+        return Coarser(matrix, onto @ uniform, matrix)
 
     def loss(self, outputs: Array, target: Array) -> Array:
         """Eq. 5 of the paper with its constant corrected (or ``total``, see ``cramerl.cramer_loss``)."""
@@ -109,15 +111,15 @@ class U51(_LinearOnAtoms):
 
     u is uniform. B spans the zero-mass vectors and is orthonormal in the Cramér metric of unit-spaced atoms, so the
     squared distance of two outputs is the squared Cramér distance of their masses: condition number one, no penalty.
-
-    ``mean_weight`` adds the squared error of the mean, in spacings, to the loss, because actions
-    are compared by their means. ``next_distribution`` says what is backed up: the next state's signed masses as they
-    are, or a proper distribution made from them, with which predictions cannot run away beyond the support.
+    ``mean_weight`` adds the squared error of the mean, in spacings, by which actions are compared. With a proper
+    ``next_distribution`` in place of the signed masses, predictions cannot run away. ``mode_exponent`` p scales the
+    modes, :math:`q = u + B\Lambda^p o`, by eigenvalues (the largest taken as one): narrow ones learn more slowly.
     """
 
     support: Support
     mean_weight: float = 0.0
     next_distribution: NextDistribution = "signed"
+    mode_exponent: float = 0.0
 
     def __post_init__(self) -> None:
         require_choice("next_distribution", self.next_distribution, get_args(NextDistribution))
@@ -139,29 +141,29 @@ class U51(_LinearOnAtoms):
     def _backed_up(self, next_outputs: Array) -> Array:
         return _as_next(self.next_distribution, self.support, self.distribution(next_outputs)[1])
 
-    def _target_of(self, masses: Array) -> Array:
-        return self._basis.outputs(masses)
-
     def loss(self, outputs: Array, target: Array) -> Array:
         """Squared Cramér distance, plus the weighted squared error of the mean."""
-        error = outputs - target
-        means = error @ constant(self._slopes / self.support.spacings.mean(), error)
-        return jnp.sum(error**2, axis=-1) + (self.mean_weight * means**2 if self.mean_weight else 0.0)
+        error, scales = outputs - target, _mode_scales(self.support.num_atoms, self.mode_exponent)
+        means, scaled = error @ constant(self._slopes / self.support.spacings.mean(), error), error * row(scales, error)
+        return jnp.sum(scaled**2, axis=-1) + (self.mean_weight * means**2 if self.mean_weight else 0.0)
 
     def outputs_of(self, masses: Array) -> Array:
         """The coordinates of the masses."""
         return self._basis.outputs(masses)
 
-    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    _target_of = outputs_of
+
+    def coarser(self, places: np.ndarray) -> Coarser:
         """The coordinates of the old masses projected onto the new atoms."""
         onto, none = _onto(places), np.zeros(self.num_outputs)
         offset = self._basis.outputs(onto @ self._basis.masses(none))
-        columns = self._basis.outputs(self._basis.masses(np.eye(self.num_outputs)) @ onto.T)
-        return (columns - offset).T, offset
+        matrix = (self._basis.outputs(self._basis.masses(np.eye(self.num_outputs)) @ onto.T) - offset).T
+        steepness = _mode_scales(self.support.num_atoms, self.mode_exponent) ** 2  # gradient for each unit of error
+        return Coarser(matrix, offset, steepness[:, None] * matrix / steepness)
 
     @property
     def _basis(self) -> UnitMassBasis:
-        return unit_mass_basis(_unit_spaced(self.support.num_atoms))
+        return _scaled_basis(self.support.num_atoms, self.mode_exponent)
 
     @property
     def _slopes(self) -> np.ndarray:
@@ -215,13 +217,13 @@ class L51(_LinearOnAtoms):
         heights = jnp.clip(jnp.cumsum(masses, axis=-1)[..., :-1], SMALL_MASS, 1 - SMALL_MASS)
         return jnp.log(heights) - jnp.log1p(-heights) - row(self._uniform_logits, heights)
 
-    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def coarser(self, places: np.ndarray) -> Coarser:
         """The heights at the new atoms: the old ones where there were some, outside nearly zero or one."""
         outside = np.where(places < 0, -1, 1) * np.log(1 / SMALL_MASS - 1)
         inside = (places >= 0) & (places < self.num_outputs)
         matrix = (np.arange(self.num_outputs) == places[:-1, None]).astype(float)
         old = self._uniform_logits[np.clip(places, 0, self.num_outputs - 1)]
-        return matrix, np.where(inside, old, outside)[:-1] - self._uniform_logits
+        return Coarser(matrix, np.where(inside, old, outside)[:-1] - self._uniform_logits, matrix)
 
     def _logits(self, outputs: Array) -> Array:
         return outputs + row(self._uniform_logits, outputs)
@@ -230,6 +232,17 @@ class L51(_LinearOnAtoms):
     def _uniform_logits(self) -> np.ndarray:
         uniform = np.arange(1, self.support.num_atoms) / self.support.num_atoms
         return np.log(uniform / (1 - uniform))
+
+
+def _mode_scales(num_atoms: int, exponent: float) -> np.ndarray:
+    """The eigenvalue of each mode to a power, one for the widest."""
+    _, roots = shape_modes(_unit_spaced(num_atoms))
+    return (roots / roots[0]) ** (2 * exponent)
+
+
+def _scaled_basis(num_atoms: int, exponent: float) -> UnitMassBasis:
+    basis, scales = unit_mass_basis(_unit_spaced(num_atoms)), _mode_scales(num_atoms, exponent)
+    return UnitMassBasis(basis.basis * scales, basis.left_inverse / scales[:, None])
 
 
 def _onto(places: np.ndarray) -> np.ndarray:

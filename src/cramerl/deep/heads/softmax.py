@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cramerl.deep.heads.protocols import SMALL_MASS, atoms_like, constant
+from cramerl.deep.heads.protocols import SMALL_MASS, Coarser, atoms_like, constant
 from cramerl.losses import categorical_cross_entropy, hl_gauss_targets
 from cramerl.projections import backup
 from cramerl.supports import Support
@@ -20,6 +21,7 @@ Array = jax.Array
 class _Softmax:
     """Probabilities on fixed atoms by a softmax, learned by cross-entropy."""
 
+    fraction_seen: ClassVar[float] = 0.5
     support: Support
 
     @property
@@ -44,7 +46,7 @@ class _Softmax:
         """Logarithms; a mass of zero becomes a very small one."""
         return jnp.log(jnp.maximum(masses, SMALL_MASS))
 
-    def coarser(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def coarser(self, places: np.ndarray) -> Coarser:
         """Averages of neighbouring logits, which keep peaks but not masses: no linear map of logits keeps those.
 
         An atom outside the old ones gets a small fraction of the end atom's probability.
@@ -54,7 +56,7 @@ class _Softmax:
         matrix = np.zeros((count, count))
         np.add.at(matrix, (np.arange(count)[:, None], near), 0.25)
         outside = (places < 0) | (places > count - 1)
-        return matrix, np.where(outside, np.log(SMALL_MASS), 0.0)
+        return Coarser(matrix, np.where(outside, np.log(SMALL_MASS), 0.0), matrix)
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,12 @@ class C51(_Softmax):
 class HLGauss(_Softmax):
     """DQN's scalar target, learned as a classification. Farebrother et al. 2024.
 
-    Only the mean of its distribution is meant: the rest is how the target is smoothed, not the return's spread.
+    Only the mean of its distribution is meant: the rest is how the target is smoothed, not the return's spread. The
+    mean of a narrow histogram moves by a number of spacings with each update, so a fine support learns slowly, and a
+    coarse one loses nothing: with this standard deviation the mean can lie anywhere between atoms.
     """
 
+    fraction_seen: ClassVar[float] = 0.125
     sigma_spacings: float = 0.75
 
     def target(self, rewards: Array, discounts: Array, next_outputs: Array) -> Array:
