@@ -9,7 +9,7 @@ TRAIN_STEPS ?= 150000
 # By file, so that what its tests share is made once; in order, so that long ones do not come last.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup test test-all test-ci wheel browser demo pictures lint format bench study docs clean
+.PHONY: help setup test test-all test-ci fuzz wheel browser demo pictures lint format bench study docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ test-all: $(READY)  ## run every test, the slow ones and those for an accelerato
 
 test-ci: $(READY)  ## run every test that needs no accelerator, the slow ones too
 	$(PYTEST) -m 'not gpu'
+
+fuzz: $(READY) browser  ## minutes to hours of bad input, tampered folders and kills; FUZZ="--seed 1 --kills 10" for other sizes
+	$(BIN)/python tests/fuzz/fuzz.py $(FUZZ)
 
 wheel: $(READY)  ## build the wheel and try it in an empty environment, with each extra
 	rm -rf dist out/wheel

@@ -203,3 +203,70 @@ def test_inputs_are_left_as_they_were():
     cramerl.quantile(S, masses, 0.5)
     np.testing.assert_array_equal(masses, GOOD)
     np.testing.assert_array_equal(atoms, [3.0, -2.0, 0.1])
+
+
+OF_SUPPORTS = {
+    **dict.fromkeys(MASS_FUNCTIONS, (GOOD,)),
+    **dict.fromkeys(("optimal_penalty_range", "raw_gram", "unit_mass_basis"), ()),
+    **{f"cramer_gram{kind}": (1.0,) for kind in ("", "_inverse", "_sqrt")},
+    "condition_number": (1.0,),
+    "with_unit_mass": (GOOD,),
+    "quantile": (GOOD, 0.5),
+    "cvar": (GOOD, 0.5),
+    "clipped_mass": (0.0, 0.9, GOOD),
+    "cramer_distance_sq": (GOOD, GOOD),
+    "raw_distance_sq": (GOOD, GOOD),
+    "project": (GOOD, GOOD),
+    "backup": (0.0, 0.9, GOOD),
+    "backup_matrix": (0.0, 0.9),
+    "project_affine": (GOOD, [GOOD], [1.0]),
+    "cramer_loss": (GOOD, GOOD, 1.0),
+    "hl_gauss_targets": (0.0, 0.5),
+}
+
+
+def test_every_function_of_supports_is_listed():
+    found = [name for name in cramerl.__all__ if "support" in getattr(getattr(cramerl, name), "__annotations__", {})]
+    assert set(OF_SUPPORTS) == {name for name in found if name not in ("evaluate", "TrainConfig", "Support")}
+
+
+@pytest.mark.parametrize("name", OF_SUPPORTS)
+@pytest.mark.parametrize(
+    "support", [None, 3, "abc", [0.0, 1.0, 2.0], GOOD, object()], ids=lambda value: type(value).__name__
+)
+def test_a_support_that_is_none(name, support):
+    with pytest.raises(ValueError, match=r"^support must be a Support, got "):
+        getattr(cramerl, name)(support, *OF_SUPPORTS[name])
+
+
+@pytest.mark.parametrize("name", [name for name, rest in OF_SUPPORTS.items() if rest])
+@pytest.mark.parametrize("number", [10**400, -(10**400)], ids=["large", "small"])
+def test_integers_beyond_a_float(name, number):
+    *first, _ = OF_SUPPORTS[name]
+    with pytest.raises(ValueError, match=r"must "):
+        getattr(cramerl, name)(S, *first, number)
+
+
+def test_masked_arrays_are_refused():
+    masked = np.ma.masked_array(GOOD, [True, False, False])
+    for call in (lambda: cramerl.mean(S, masked), lambda: cramerl.cramer_distance_sq(S, masked, masked)):
+        with pytest.raises(ValueError, match=r"^\w+ must be an array without a mask"):
+            call()
+
+
+@pytest.mark.parametrize("sigma", [1e-200, 1e-20, 1e16])
+def test_widths_at_which_only_rounding_is_left(sigma):
+    for values in (np.zeros(2), np.zeros(2, np.float32)):
+        with pytest.raises(ValueError, match=r"^sigma must lie in \[1e-06, 3000\] on this support, got "):
+            cramerl.hl_gauss_targets(S, values, sigma)
+
+
+def test_quantiles_of_masses_whose_total_overflows():
+    for function in (cramerl.quantile, cramerl.cvar):
+        with pytest.raises(ValueError, match=r"^masses must have a finite total mass"), np.errstate(over="ignore"):
+            function(S, np.full(3, 1e308), 0.5)
+
+
+def test_a_ragged_list_is_no_penalty():
+    with pytest.raises(ValueError, match=r"^mass_penalty must be a finite number > 0, got \[\[1.0\], "):
+        cramerl.cramer_gram_inverse(S, [[1.0], [1.0, 2.0]])

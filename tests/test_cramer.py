@@ -224,3 +224,7 @@ def test_set_of_extensions_has_dimension_k():
         differences = np.random.default_rng(k).normal(size=(200, k)) @ centring(k)
         conditions = differences[:, rows] * differences[:, cols] * np.where(rows == cols, 1, 2)
         assert len(rows) - np.linalg.matrix_rank(conditions) == k
+
+
+def test_a_condition_beyond_float64_is_infinite():
+    assert condition_number(Support([0.0, 1e-300, 1e300]), 1.0) == np.inf

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cramerl._files import is_made_by, require_replaceable, require_writable, write_text, write_whole
+from cramerl._files import is_made_by, require_replaceable, require_writable, write_json, write_text, write_whole
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path):
@@ -73,3 +73,16 @@ def test_a_file_is_replaced_by_what_made_it(name, ours, theirs, tmp_path):
         ):
             require_replaceable(argument, path, "cramerl watch")
     assert require_replaceable("out", path, "cramerl watch", overwrite=True)
+
+
+def test_a_link_with_the_name_of_the_temporary_file_is_not_written_through(tmp_path):
+    (tmp_path / "outside").write_text("of the user")
+    (tmp_path / f".config-{os.getpid()}.json").symlink_to(tmp_path / "outside")
+    write_json(tmp_path / "config.json", {})
+    assert (tmp_path / "outside").read_text() == "of the user"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "outside"]
+
+
+def test_who_made_a_pipe_is_not_asked(tmp_path):
+    os.mkfifo(tmp_path / "report.html")
+    assert not is_made_by(tmp_path / "report.html", "cramerl report")

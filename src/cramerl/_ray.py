@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, nullcontext
 from typing import Any
 
 from cramerl._extras import load_library
@@ -18,7 +18,7 @@ _TIMEOUT_S = 10
 
 
 @contextmanager
-def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
+def connect(address: str | None = None, *, import_from_here: bool = True, **resources: Any) -> Iterator[Any]:
     """The module ``ray``, connected to a cluster while the block runs.
 
     A connection that this process already has is used and left open. Otherwise the connection is closed at the end, and
@@ -28,6 +28,8 @@ def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
         address: "host:port" of a cluster's head, "ray://host:port", or "auto" for the one that runs on this machine;
             "local" starts one on this machine. None: the connection that this process has, else the cluster that the
             variable RAY_ADDRESS names, else "local".
+        import_from_here: whether workers look for modules in the current folder first, as Ray tells them to. If not,
+            relative paths have another meaning in workers.
         resources: ``num_cpus`` and the like, for a cluster that is started here.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics are sent
@@ -45,7 +47,8 @@ def connect(address: str | None = None, **resources: Any) -> Iterator[Any]:
     settings: dict[str, Any] = {"address": place} if place else {"address": "local", "include_dashboard": False}
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(**settings, **({} if place else resources), log_to_driver=False, logging_level=logging.ERROR)
+        with nullcontext() if import_from_here else chdir("/"):
+            ray.init(**settings, **({} if place else resources), log_to_driver=False, logging_level=logging.ERROR)
     except SystemExit:  # from Ray's own handler of SIGTERM, which it installs meanwhile
         raise SystemExit(128 + signal.SIGTERM) from None
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:

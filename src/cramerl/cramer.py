@@ -19,7 +19,7 @@ import numpy as np
 
 from cramerl._arrays import Array, Floats, along_last, apply_matrix, as_floats, placement
 from cramerl._checks import on_support, require_choice, require_finite, require_last_axis, require_penalty
-from cramerl.supports import Support
+from cramerl.supports import Support, require_support
 
 
 def cramer_distance_sq(support: Support, p: Array, q: Array, mass_penalty: Any = 1.0) -> Array:
@@ -66,7 +66,8 @@ def raw_distance_sq(support: Support, p: Array, q: Array, form: Literal["cumulat
 
 def raw_gram(support: Support, form: Literal["cumulative", "tail"] = "cumulative") -> Floats:
     """Matrix (K, K) of `raw_distance_sq`."""
-    sums, weights = np.tri(support.num_atoms), _raw_weights(support, form)
+    weights = _raw_weights(support, form)
+    sums = np.tri(support.num_atoms)
     return (sums * weights[::-1]) @ sums.T if form == "tail" else (sums.T * weights) @ sums
 
 
@@ -75,6 +76,7 @@ def cramer_gram(support: Support, mass_penalty: float) -> Floats:
 
     Closed form for any spacing: :math:`C_0` is the matrix :math:`-|z_i - z_j| / 2`, centred in rows and columns.
     """
+    require_support(support)
     penalty = float(require_penalty(mass_penalty))
     halved = -np.abs(support.atoms[:, None] - support.atoms) / 2
     rows = halved.mean(axis=1)
@@ -86,6 +88,7 @@ def cramer_gram_inverse(support: Support, mass_penalty: float) -> Floats:
 
     Needs a positive penalty: without one total mass is not seen and the matrix is singular.
     """
+    require_support(support)
     penalty = float(require_penalty(mass_penalty, zero_allowed=False))
     steps = np.diff(np.eye(support.num_atoms), axis=0)
     return (steps.T / support.spacings) @ steps + 1.0 / (penalty * support.num_atoms)
@@ -106,7 +109,8 @@ def condition_number(support: Support, mass_penalty: float) -> float:
     """
     penalty = float(require_penalty(mass_penalty))
     low, high = optimal_penalty_range(support)
-    return max(high, penalty) / min(low, penalty) if penalty else math.inf
+    least = min(low, penalty)  # an eigenvalue of spacings as unlike as 1e-300 and 1e300 is zero in float64
+    return max(high, penalty) / least if least else math.inf
 
 
 def optimal_penalty_range(support: Support) -> tuple[float, float]:
@@ -180,6 +184,7 @@ def shape_energy(support: Support, xp: Any, cumulative: Array, mean_weight: Any 
 
 def _raw_weights(support: Support, form: str) -> Floats:
     """Spacing covered by each partial sum, in the order the sums are taken."""
+    require_support(support)
     require_choice("form", form, ("cumulative", "tail"))
     spacings = support.spacings[::-1] if form == "tail" else support.spacings
     return np.append(spacings, spacings.mean())
@@ -187,7 +192,7 @@ def _raw_weights(support: Support, form: str) -> Floats:
 
 def shape_modes(support: Support) -> tuple[Floats, Floats]:
     """Eigenvectors (K, K - 1) of C_0 off the constant, and the square roots of their eigenvalues, descending."""
-    k = support.num_atoms
+    k = require_support(support).num_atoms
     if support.is_uniform:
         j = np.arange(1, k)
         angles = np.pi / k * (np.arange(k)[:, None] + 0.5) * j

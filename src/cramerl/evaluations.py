@@ -120,6 +120,8 @@ def log_layout(
     types = load_library("pyarrow.types")
     with opened(parquet_files(path)[0]) as content:
         schema = content.schema_arrow
+    if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+        raise ValueError(f"columns must have different names, {path} has {twice[0]!r} twice")
 
     def split(text: str) -> list[str] | str:
         lists = text in schema.names and types.is_nested(schema.field(text).type)
@@ -146,7 +148,7 @@ def evaluate_log(
         path: the files, as in `read_parquet`.
         layout: their columns, from `log_layout`.
         support: K atoms; None: chosen from the data.
-        discount: in [0, 1).
+        discount: in [0, 1]; one needs returns that end.
         on_progress: called with a line of text as the fit advances.
         cluster: address of a Ray cluster to fit on, "" for the default one; None: fit in this process.
         settings: further arguments of `DistributionalLSTD`.
@@ -180,7 +182,7 @@ def log_summary(found: LogEvaluation, rows: int = 8) -> str:
     size = f"{model.n_samples_:,} transitions, {model.n_features_in_} features, discount {model.discount}"
     ends = f"returns end where {terminated!r} says so" if terminated else "no column says where returns end"
     lines += ["", f"{size}; {ends}", f"support: {model.support_!r}", f"residual {model.residual_:.1e}"]
-    lines += [model.support_report_.sentence, *(model.certificate_.sentences if model.certificate_ else ())]
+    lines += [model.support_report_.sentence, *model.certificate_.sentences]
     return "\n".join(lines)
 
 

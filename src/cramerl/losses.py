@@ -25,7 +25,7 @@ from cramerl._checks import (
 )
 from cramerl.cramer import shape_energy
 from cramerl.measures import masses_between
-from cramerl.supports import Support
+from cramerl.supports import Support, require_support
 
 
 def cramer_loss(
@@ -197,7 +197,11 @@ def hl_gauss_targets(support: Support, values: Array, sigma: Any) -> Array:
     Reference:
         Imani and White 2018; Farebrother et al. 2024, section 3.1.
     """
+    require_support(support)
     sigma = require_scale("sigma", sigma)
+    low, high = 1e-6 * support.smallest_spacing, 1e3 * (support.v_max - support.v_min)
+    if isinstance(sigma, float) and not low <= sigma <= high:  # beyond them rounding is all that is left
+        raise ValueError(f"sigma must lie in [{low:g}, {high:g}] on this support, got {sigma:g}")
     xp, values = as_floats(values=values)
     require_finite(values=values)
     require_representable(xp, support, values)

@@ -30,7 +30,7 @@ from cramerl._checks import (
     require_same_last_axis,
 )
 from cramerl.cramer import shape_modes
-from cramerl.supports import Support
+from cramerl.supports import Support, require_support
 
 
 def project(support: Support, atoms: Array, masses: Array) -> Array:
@@ -129,6 +129,7 @@ def project_affine(support: Support, masses: Array, matrix: Array, offset: Array
     Returns:
         (..., K) masses q with Aq = b.
     """
+    require_support(support)
     penalty = require_penalty(mass_penalty, zero_allowed=False)
     constraints = host_reals("matrix", matrix)
     if constraints.ndim != 2 or constraints.shape[1] != support.num_atoms or not constraints.shape[0]:

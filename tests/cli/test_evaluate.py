@@ -22,6 +22,14 @@ def test_evaluate_a_gymnasium_table(tmp_path):
     assert "Theorem 1" in result.stdout
 
 
+def test_a_discount_close_to_one(tmp_path):
+    ends = ["--v-min", "-1", "--v-max", "1000001"]
+    result = run("evaluate", "ring", "--discount", "0.999999", *ends, "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    written = json.loads((tmp_path / "evaluation.json").read_text())
+    np.testing.assert_allclose(written["values"], examples.ring(discount=0.999999).true_values(), rtol=1e-6)
+
+
 @pytest.mark.parametrize(("env_id", "command"), [("FrozenLake-v1", run_process), ("CliffWalking-v1", run)])
 def test_evaluate_without_options(env_id, command, tmp_path):
     result = command("evaluate", env_id, "--out", tmp_path)
@@ -34,6 +42,7 @@ def test_a_log_of_lists_and_its_mass(tmp_path):
     arguments = ["--data", str(tmp_path / "log.parquet"), "--state", "s", "--next-state", "s", "--out", str(tmp_path)]
     result = run("evaluate", *arguments, "--no-bias", "--discount", "0.5")
     assert "returns end where 'terminated' says so" in result.stdout, result.stderr
+    assert json.loads((tmp_path / "evaluation.json").read_text())["certificate"]["mass_size"] < 2
 
 
 def test_columns_that_depend_on_the_constant_that_is_added(tmp_path):
@@ -99,3 +108,11 @@ def test_a_folder_that_was_made_for_nothing_goes_again(there, tmp_path):
         out.mkdir(parents=True)
     assert "discount" in refused("evaluate", "queue", "--discount", "1", "--out", out)
     assert out.exists() == out.parent.exists() == there
+
+
+def test_a_log_with_two_columns_of_one_name_is_refused(tmp_path):
+
+    table = pa.table([pa.array([1.0, 2.0])] * 4, names=["x", "x", "reward", "y"])
+    pq.write_table(table, tmp_path / "log.parquet")
+    words = ("evaluate", "--data", tmp_path / "log.parquet", "--state", "x", "--next-state", "y")
+    assert "columns must have different names" in refused(*words)

@@ -98,3 +98,51 @@ def test_a_library_does_not_change_what_sigterm_means(monkeypatch):
         assert cli([]) == 143
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+LOST = """
+import gc, os, signal, sys, time
+from argparse import Namespace
+import cramerl.cli.main as command
+from cramerl.runs import stop_signals
+signal.signal(signal.SIGINT, signal.default_int_handler)
+stop_signals._AGAIN_SECONDS = 0.1
+number = getattr(signal, sys.argv[1])
+
+def in_a_callback(options):
+    gc.callbacks.append(lambda *_: os.kill(os.getpid(), number))
+    gc.collect()
+    gc.callbacks.clear()
+    time.sleep(30)
+
+def in_a_bare_except(options):
+    os.kill(os.getpid(), number)
+
+def forever(options):
+    while True:
+        try:
+            in_a_bare_except(options)
+            time.sleep(30)
+        except BaseException:
+            pass
+
+command._parse = lambda arguments: Namespace(run=globals()[sys.argv[2]])
+sys.exit(command.main([]))
+"""
+
+
+@pytest.mark.parametrize("work", ["in_a_callback", "forever"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_that_others_lose_ends_the_command_all_the_same(name, work):
+    """JAX's callback of the garbage collector loses exceptions, and so does every bare except."""
+    ended = python("-c", LOST, name, work)
+    said = "\ncramerl: stopped; nothing was left half-written\n" if name == "SIGINT" else ""
+    assert ended.returncode == 128 + getattr(signal, name)
+    assert ended.stderr in ((said,) if work == "in_a_callback" else (said, ""))
+
+
+@pytest.mark.parametrize(
+    "words", [["train", "s51", "pong", "--steps=--"], ["play", "x", "--episodes=--"], ["--version=--"]]
+)
+def test_two_dashes_are_no_value(words):
+    assert refused(*words).endswith("must have a value, got '--'")

@@ -36,8 +36,9 @@ main(sys.argv[1:])
 def test_training_writes_a_run_and_says_what_to_do_with_it(trained):
     folder, result = trained
     assert "trained s51 on CartPole-v1: 600 steps" in result.stdout
-    assert "in the last fifth of the steps" in result.stdout
-    assert "in 1 evaluation episodes" in result.stdout
+    assert " in training, in the steps after 400 (" in result.stdout  # a line of the log stands for 200 steps
+    assert "in 1 evaluation episodes, as play has them: with few random actions and without learning" in result.stdout
+    assert "it will not learn" not in result.stderr
     assert f"cramerl play '{folder}'" in result.stdout
     config = json.loads((folder / "config.json").read_text())
     assert config["hidden_units"] == [8]
@@ -54,6 +55,15 @@ def test_a_run_that_has_not_learned_says_so(updates, tmp_path):
     words = list(describe_run(Run(folder, 1000, True, rows), finished_before=False))
     sentence = "it has not learned yet: no update is made in the first 5,000 steps (min_replay_steps)"
     assert (sentence in words) == (not updates)
+
+
+def test_a_run_that_will_not_learn_says_so_before_it_begins(tmp_path):
+    result = run("train", "dqn", "CartPole-v1", "--steps", "40", "--checkpoints", "none", "--out", tmp_path / "run")
+    early, *later = result.stderr.splitlines()[1:]
+    sentence = "it will not learn: no update is made in the first 1,000 steps (min_replay_steps)"
+    assert early.endswith(f"; compiling; {sentence}")
+    assert later
+    assert " in training, in all steps (" in result.stdout or "mean return" not in result.stdout
 
 
 def test_a_sentence_of_ours_has_no_note_of_jax_behind_it(tmp_path):
@@ -152,6 +162,14 @@ def test_a_lane_that_is_lost_is_named_and_the_others_can_be_played(tmp_path):
             "--batchsize 3; did you mean --batch-size? (transitions per update)",
         ),
         (["s51", "CartPole-v1", "--batch", "3"], "--batch 3; did you mean --batch-size?"),
+        (
+            ["s51", "CartPole-v1", "--lr", "1e-3", "--learning-rate", "1e-4"],
+            "argument --learning-rate: learning_rate must be given once, got --lr and --learning-rate",
+        ),
+        (
+            ["s51", "CartPole-v1", "--eval-period-steps", "100"],
+            "eval_episodes must be at least 1 with eval_period_steps = 100, or nothing is evaluated, got 0",
+        ),
         (["s51", "CartPole-v1", "--epsilon=0.1"], "--epsilon=0.1; did you mean --exploration-final? (epsilon of"),
         (["s51", "CartPole-v1", "--target-update", "9"], "did you mean --target-period-steps?"),
         (["s51", "CartPole-v1", "--device", "cpu"], "the environment variable JAX_PLATFORMS, such as cpu, chooses"),

@@ -200,3 +200,18 @@ def test_a_report_from_python_is_that_of_the_command(tmp_path):
     page = cramerl.report(tmp_path / "runs", tmp_path / "a", distributions=False)
     assert page == tmp_path / "a" / "report.html"
     assert cramerl.report(runs, tmp_path / "b", distributions=False).read_bytes() == page.read_bytes()
+
+
+@pytest.mark.parametrize("env", [r"gym:$\frac$", "gym:<img src=x onerror=alert(1)>-v0", "gym:a|b](http://x.example)\\"])
+def test_names_are_text_and_nothing_else(env, tmp_path):
+    """No formula in figures, no HTML, link or cell in tables.md."""
+    for seed in (0, 1):
+        write_run(tmp_path / "runs" / f"{seed}", "s51", env, seed=seed)
+    make_report([tmp_path / "runs"], tmp_path / "out", pdf=True)
+    tables = (tmp_path / "out/tables.md").read_text()
+    assert "<" not in tables
+    assert "](http" not in tables
+    for table in re.findall(r"(?:^\|.*\n)+", tables, re.MULTILINE):
+        cells = {len(re.sub(r"\\.", "", line).split("|")) for line in table.splitlines()}
+        assert len(cells) == 1, table
+    assert list((tmp_path / "out/figures").glob("*.pdf"))

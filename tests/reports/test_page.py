@@ -130,7 +130,7 @@ def test_markdown_tables_keep_their_columns(study):
     sentences = ["No figure of a | b."]
     text = to_markdown([Section(summary, make_tables(summary), [], Distributions((), sentences))])
     assert "\n\n### Scores\n\n| game | agent | last fifth |" in text
-    assert text.endswith("### Distributions\n\nNo figure of a | b.\n")
+    assert text.endswith("### Distributions\n\nNo figure of a \\| b.\n")
     assert "\n\n\n" not in text
     for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
         assert len({line.count(" | ") for line in block.splitlines()}) == 1

@@ -23,6 +23,7 @@ from cramerl.reports import playing
 from cramerl.reports.build import make_report
 from cramerl.reports.figures import Figure
 from cramerl.reports.playing import Budget, draw_agents, play
+from cramerl.runs.agents import Loaded
 from cramerl.runs.trainer import Run
 
 
@@ -74,13 +75,13 @@ def test_a_run_plays_and_is_drawn(reported):
         assert (out / "figures" / f"distributions-u51-CartPole-v1{suffix}").stat().st_size > 1000
     assert "(figures/distributions-u51-CartPole-v1.svg)" in tables
     assert page.index('id="study-0-distributions"') < page.index('id="study-0-table-scores"')
-    assert "Seed 4 after 600 steps of training plays without random actions" in page  # the lower of the two seeds
+    assert "Seed 4 after 0 steps of training plays without random actions" in page  # the lower of the two seeds
     assert "Distributions: " not in said  # nothing is missing
 
 
 def test_every_agent_with_distributions_has_a_figure(tmp_path, monkeypatch):
     """Those whose masses may be negative come first on each game."""
-    monkeypatch.setattr(playing, "play", lambda curve, steps: RECORDING)
+    monkeypatch.setattr(playing, "play", lambda curve, steps: (RECORDING, Loaded(curve.config, None, {})))
     monkeypatch.setattr(
         playing, "draw_distributions", lambda _, name, title, caption: Figure(name, title, caption, None, [])
     )
@@ -109,7 +110,7 @@ def test_distributions_are_those_of_the_lane(trained, lenient_jax):
     from cramerl.runs.folder import load_config
 
     for curve in read_curves([trained]):
-        recording = play(curve, 5)
+        recording, _ = play(curve, 5)
         view = recording.views[0]
         envs = make_envs(load_config(trained), 1)
         first = envs.reset(0)

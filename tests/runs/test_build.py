@@ -74,6 +74,7 @@ CHANGED = {
     "base_distribution": "zero",
     "mean_weight": 0.5,
     "next_distribution": "rearranged",
+    "mode_exponent": 0.25,
     "dqn_loss": "squared",
     "quantile_threshold": 0.5,
     "sigma_spacings": 2.0,

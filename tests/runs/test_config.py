@@ -263,6 +263,11 @@ BAD = [
         "instance), got 1",
     ),
     ("q_lambda_greedy", 0.5, "q_lambda_greedy needs q_lambda above 0, got 0.5 and q_lambda 0"),
+    (
+        "eval_period_steps",
+        100,
+        "eval_episodes must be at least 1 with eval_period_steps = 100, or nothing is evaluated, got 0",
+    ),
     ("min_replay_steps", 100_001, "min_replay_steps must be at most replay_steps = 100000, got 100001"),
 ]
 
@@ -381,7 +386,7 @@ def values_of(name):
     if hint is bool:
         return st.booleans()
     if hint is str:
-        return st.text(max_size=10)
+        return st.text(max_size=10).filter(str.isprintable)
     low, high = bounds.get("low", bounds.get("above", -1000)), bounds.get("high", 10_000)
     if hint is int:
         return st.integers(low, high)
@@ -402,8 +407,10 @@ def test_settings_survive_json(values):
     ends = [values.get(name) for name in ("v_min", "v_max")]
     least, most = values.get("min_replay_steps", 5_000), values.get("replay_steps", 100_000)
     wrong_ends = ends.count(None) == 1 or (None not in ends and not ends[0] < ends[1])
-    if wrong_ends or least > most or wrong_q_lambda({**DEFAULTS, **values}):
-        with pytest.raises(ValueError, match=r"must be (given together|less than|at most|at least 2)|needs q_lambda"):
+    no_evaluation = values.get("eval_period_steps") and not values.get("eval_episodes")
+    if wrong_ends or least > most or no_evaluation or wrong_q_lambda({**DEFAULTS, **values}):
+        words = r"must be (given together|less than|at most|at least [12])|needs q_lambda"
+        with pytest.raises(ValueError, match=words):
             TrainConfig(**values)
         return
     config = TrainConfig(**values)

@@ -64,9 +64,7 @@ class Broken(gymnasium.Env):
 
 def test_rewards_that_are_not_finite_end_a_run_and_leave_no_line(tmp_path):
     gymnasium.register("Broken-v0", Broken)
-    with pytest.raises(
-        ValueError, match=r"^rewards must be finite numbers, Broken-v0 gave some that are not before step"
-    ):
+    with pytest.raises(ValueError, match=r"^rewards must be finite numbers \(of float32\), Broken-v0 gave nan$"):
         train(config("Broken-v0"), tmp_path / "run")
     gymnasium.registry.pop("Broken-v0")
     for name in ("metrics.jsonl", "episodes.jsonl"):
@@ -186,3 +184,33 @@ def test_a_return_beyond_the_support_is_told_before_anything_is_learned(tmp_path
     first = [row["length"] for row in episodes_of(run) if row["step"] <= LOG]
     assert float(match[1]) == pytest.approx(max((1 - 0.99**length) / 0.01 for length in first), rel=5e-3)
     assert not any("v_min" in one and "below" in one for one in told)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Gymnasium warns of the same, and of more
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan, 1e300])
+@pytest.mark.parametrize("what", ["rewards", "observations"])
+def test_what_an_environment_gives_is_blamed_and_not_the_settings(what, number, tmp_path):
+    """Infinite rewards can be learned from without a loss that shows it: they would be clipped to the support."""
+
+    class Bad(Broken):
+        def step(self, action: Any) -> Any:
+            self.count += 1
+            bad = number if self.count == 20 else 1.0
+            seen = np.array([bad if what == "observations" else 0.0, 0.0])
+            return seen, bad if what == "rewards" else 1.0, self.count % 5 == 0, False, {}
+
+    Bad.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    gymnasium.register("Bad-v0", Bad)
+    try:
+        with pytest.raises(
+            ValueError, match=rf"^{what} must be finite numbers \(of float32\), Bad-v0 gave -?(inf|nan)$"
+        ):
+            train(config("Bad-v0"), tmp_path / "run")
+    finally:
+        gymnasium.registry.pop("Bad-v0")
+
+
+def test_an_environment_that_is_compiled_is_blamed_too(tmp_path):
+    settings = {"env_options": {"gravity": 1e38}, "eval_episodes": 0, "checkpoints": "none"}
+    with pytest.raises(ValueError, match=r"^observations must be finite numbers, CartPole-v1 gave some that are not$"):
+        train(config("CartPole-v1", **settings), tmp_path / "run")

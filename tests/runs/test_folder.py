@@ -112,7 +112,7 @@ def test_a_folder_in_use_is_left_alone(run, tmp_path):
 @pytest.mark.parametrize("name", ["config.json", "environment.json"])
 def test_folders_that_are_no_runs(name, run, tmp_path):
     (run.path / name).unlink()
-    with pytest.raises(ValueError, match=rf"^run must be a folder made by cramerl train, .* has no {name}$"):
+    with pytest.raises(ValueError, match=rf"^run must be a folder made by cramerl train, .* has no {name}(; to .*)?$"):
         RunFolder.open(run.path)
     with pytest.raises(ValueError, match=r"nowhere has no config.json$"):
         RunFolder.open(tmp_path / "nowhere")
@@ -247,3 +247,43 @@ def test_settings_of_one_run_of_a_group(tmp_path):
     for lane in (2, -1, True, "0"):
         with pytest.raises(ValueError, match=r"lane must be one of 0 \(seed 3\), 1 \(seed 4\) in .*, got"):
             load_config(folder.path, lane)
+
+
+@pytest.mark.parametrize("killed_at", range(8))
+def test_a_folder_that_was_half_made_is_taken_up(killed_at, tmp_path, monkeypatch):
+    """The process ends at any of the steps between the folder and its config.json."""
+    path, steps = tmp_path / "run", iter(range(10**6))
+
+    def step(real):
+        def stepped(*arguments, **options):
+            if next(steps) == killed_at:
+                raise KeyboardInterrupt
+            return real(*arguments, **options)
+
+        return stepped
+
+    for name in ("write_text", "replace", "mkdir"):
+        monkeypatch.setattr(folder.Path, name, step(getattr(folder.Path, name)))
+    monkeypatch.setattr(
+        folder.Path, "unlink", lambda self, missing_ok=False: None
+    )  # a killed process cleans up nothing
+    try:
+        RunFolder.create(as_group(CONFIG), SPEC, path)
+    except KeyboardInterrupt:
+        assert not (path / "config.json").exists()
+    monkeypatch.undo()
+    if not (path / "config.json").exists():
+        if path.exists() and list(path.iterdir()):
+            for use in (RunFolder.open, load_config):
+                with pytest.raises(ValueError, match=r"has no config.json; to begin one: cramerl train"):
+                    use(path)
+        RunFolder.create(as_group(CONFIG), SPEC, path)
+    assert sorted(entry.name for entry in path.iterdir()) == ["config.json", "environment.json", "versions.json"]
+
+
+def test_a_folder_with_anything_else_is_not_taken_up(tmp_path):
+    (tmp_path / "versions.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"^out must be a new or empty folder"):
+        RunFolder.create(as_group(CONFIG), SPEC, tmp_path)
+    assert (tmp_path / "versions.json").read_text() == "{}"

@@ -30,6 +30,7 @@ import cramerl
 from cramerl.deep.checkpoint import CheckpointStore, Damaged
 from cramerl.deep.env_group import EnvGroup
 from cramerl.deep.host_loop import HostLoop
+from cramerl.runs import evaluator
 from cramerl.runs.group import RunGroup, as_group
 from cramerl.runs.presets import preset
 from cramerl.runs.trainer import Diverged, Run, Status, require_same_settings
@@ -57,7 +58,7 @@ ATARI = {"network": "mlp", "sticky": 0.25, "noop_max": 5, "clip_rewards": True}
 ENVIRONMENTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "cartpole": ("s51", "CartPole-v1", {}),
     "lanes": ("s51", "CartPole-v1", {"seed": [0, 1]}),
-    "breakout": ("u51", "Breakout-MinAtar", {"q_lambda": 0.7, "q_lambda_greedy": 0.8}),
+    "breakout": ("u51", "Breakout-MinAtar", {"q_lambda": 0.7, "q_lambda_greedy": 0.8, "mode_exponent": 0.5}),
     "pong": ("c51", "pong", ATARI),
     "pong on the host": ("qr", "pong", {**ATARI, "replay_on": "host"}),
     "gymnasium": ("dqn", "gym:CartPole-v1", {"optimiser": "rmsprop"}),
@@ -344,6 +345,49 @@ def pressing_ctrl_c_at(step: int) -> Callable[[Status], None]:
             signal.raise_signal(signal.SIGINT)
 
     return report
+
+
+@pytest.mark.parametrize("name", ["cartpole", "gymnasium"])
+def test_sigterm_writes_a_checkpoint_and_ends_the_process(name, whole, tmp_path):
+    """After the block the signal comes again: to a program that handles it not at all, that is its end."""
+    run, told, came, pressed = tmp_path / "run", [], [], []
+
+    def report(status: Status) -> None:
+        told.append(status.message or "")
+        if status.step == ITERATION + LOG and not pressed:
+            pressed.append(True)
+            signal.raise_signal(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(last_state(run)[0]["step"]))
+    try:
+        assert not train(settings(name), run, report).finished
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert came == [last_state(run)[0]["step"]]
+    assert came[0] >= ITERATION + LOG
+    assert any(f"the checkpoint of step {came[0]:,} is written" in text for text in told)
+    assert resume(run).finished
+    assert_same(run, whole(name))
+
+
+def test_a_stop_within_an_evaluation_does_not_wait_for_its_end(whole, tmp_path, monkeypatch):
+    """Its games may have none. What it played is played again."""
+    run, calls = tmp_path / "run", []
+    real = evaluator.play_episodes
+
+    def play(agent, envs, episodes, *, on_step, **options):
+        def pressing(*played: object) -> None:
+            if len(calls) == 1:
+                signal.raise_signal(signal.SIGINT)
+            on_step(*played)
+
+        calls.append(episodes)
+        return real(agent, envs, episodes, on_step=pressing, **options)
+
+    monkeypatch.setattr(evaluator, "play_episodes", play)
+    assert not train(settings("gymnasium"), run).finished
+    assert resume(run).finished
+    assert_same(run, whole("gymnasium"))
 
 
 @contextmanager

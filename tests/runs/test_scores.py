@@ -6,7 +6,7 @@ import pytest
 from study_runs import read_rows, row, write_run
 
 from cramerl.evidence.curves import final_score, read_curves
-from cramerl.runs.scores import in_tail, tail_score
+from cramerl.runs.scores import in_tail, tail_in_words, tail_score
 
 
 def test_the_tail_is_the_last_fifth_of_the_steps():
@@ -23,6 +23,22 @@ def test_episodes_weigh_the_same_and_rows_without_any_do_not_count():
     assert tail_score(rows) == (6.0, 3)
     assert tail_score(rows[:1] + rows[3:]).episodes == 0
     assert math.isnan(tail_score([]).mean)
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ((200, 400, 600, 800, 1000), "the last fifth of the steps"),
+        ((795, 995), "the last fifth of the steps"),  # blocks are whole
+        ((1000,), "all steps"),
+        ((300, 600, 900, 1000), "the steps after 600"),
+        ((), "the last fifth of the steps"),
+    ],
+)
+def test_the_steps_that_are_scored_in_words(steps, words):
+    """Lines of evaluations stand for no steps."""
+    rows = [row(step, 1.0, 1) for step in steps]
+    assert tail_in_words([*rows, *({"step": step - 1, "eval/episodic_return": 1.0} for step in steps)]) == words
 
 
 def test_it_is_the_score_of_a_report(tmp_path):

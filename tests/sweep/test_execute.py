@@ -155,3 +155,15 @@ def test_a_job_without_full_checkpoints_starts_again(finished, lenient_jax, tmp_
     path = put_run(tmp_path, "run", group, 100)
     assert train_job(JobFile(path, group, tmp_path / "log")).finished
     assert "losses/loss" in (path / "metrics.jsonl").read_text()
+
+
+def test_a_module_in_the_current_folder_is_not_run(tmp_path, monkeypatch):
+    """Neither by ``-c`` nor by ``-m``, which both look there first unless they are told not to."""
+    (tmp_path / "queue.py").write_text("open('PWNED', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    done = job(tmp_path, "done")
+    with locked(tmp_path) as lock:
+        for python in (["-c", "import queue"], ["-m", "queue"]):
+            execute([done], LocalProcesses(tmp_path, 1, lock, python), lambda: 1)
+    assert "Error" not in log_file(tmp_path, done.folder).read_text()
+    assert not (tmp_path / "PWNED").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -149,3 +151,41 @@ def test_a_place_that_cannot_be_used_is_refused(tmp_path):
         require_writable(f"file://{tmp_path}/file")
     require_writable(f"file://{tmp_path}/bucket")
     assert not list((tmp_path / "bucket").iterdir())
+
+
+def tamper(stored: Path, name: str, data: bytes) -> None:
+    """Add a file to the newest snapshot, as anybody can who may write to the storage."""
+    digest = hashlib.sha256(data).hexdigest()
+    (stored / "files" / digest).write_bytes(data)
+    newest = max((stored / "snapshots").iterdir())
+    newest.write_text(json.dumps(json.loads(newest.read_text()) | {name: digest}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../bashrc", "/{home}/bashrc", "checkpoints/../../bashrc", "checkpoints/home/bashrc", "bashrc", "", ".lock"],
+)
+def test_a_name_in_a_storage_that_leaves_the_folder_is_refused_before_anything_is_written(tmp_path, name):
+    mirror(tmp_path / "bucket", a_run(tmp_path / "run")).upload()
+    tamper(tmp_path / "bucket/pong/x", name.format(home=tmp_path), b"echo PWNED")
+    back, home = tmp_path / "back", tmp_path / "home"
+    home.mkdir()
+    (back / "checkpoints").mkdir(parents=True)
+    (back / "checkpoints/home").symlink_to(home)
+    with pytest.raises(OSError, match=r"snapshot 0.* is refused: "):
+        mirror(tmp_path / "bucket", back).download(checkpoints=True)
+    assert [*home.iterdir(), *tmp_path.glob("bashrc"), *tmp_path.parent.glob("bashrc")] == []
+    assert [path.name for path in back.iterdir()] == ["checkpoints"]
+
+
+def test_a_link_is_not_uploaded_because_its_target_would_be(tmp_path):
+    (tmp_path / "secret").write_text("of the user")
+    (a_run(tmp_path / "run") / "weights.json").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match=r"weights.json is a link, and links in such a folder are not followed"):
+        mirror(tmp_path / "bucket", tmp_path / "run").upload()
+    assert not list(tmp_path.glob("bucket/pong/x/files/*"))
+
+
+def test_a_job_whose_name_in_the_storage_leaves_the_sweep_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"names a file that is not below it: '../x'"):
+        Mirror.of_job(f"file://{tmp_path}/bucket", tmp_path / "out", "../x")

@@ -191,6 +191,21 @@ def test_a_job_fails_by_its_own_error_at_once_and_by_losses_after_its_retries(ma
     assert run(worker) == "lost 2 times: its worker disappeared"
 
 
+def test_workers_do_not_look_for_modules_in_the_current_folder(machines, tmp_path, monkeypatch):
+    (tmp_path / "a_module_of_this_folder.py").touch()
+    monkeypatch.chdir(tmp_path)
+
+    def found() -> bool:
+        import importlib.util
+
+        return importlib.util.find_spec("a_module_of_this_folder") is not None
+
+    for wanted in (False, True):
+        with connect(machines.address, import_from_here=wanted) as ray:
+            assert ray.get(ray.remote(found).remote()) is wanted
+    assert Path.cwd() == tmp_path
+
+
 def test_a_second_request_to_stop_does_not_wait(machines, tmp_path):
     (tmp_path / "sweep.json").write_text("{}")
     jobs = [Job(f"pong/{name}", as_group(preset("smoke", "dqn", "pong"))) for name in ("running", "waiting", "more")]
@@ -364,3 +379,16 @@ def test_without_ray_the_command_says_how_to_install_it(sweep_command, tmp_path,
     assert sweep_command(tmp_path / "out", *RUNS, "--seeds", "0", "--ray") == 2
     assert "pip install 'cramerl[ray]'" in capfd.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_scratch_folder_that_somebody_else_has_put_there_is_refused(tmp_path, monkeypatch):
+    """Every folder in it that no task holds is removed."""
+    (tmp_path / "home/photos").mkdir(parents=True)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / f"cramerl-{os.getuid()}").symlink_to(tmp_path / "home")
+    with (
+        pytest.raises(ValueError, match=r"scratch must be given: .*, the default, belongs to another user"),
+        scratch_folder(""),
+    ):
+        pass
+    assert (tmp_path / "home/photos").is_dir()

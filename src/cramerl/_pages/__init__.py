@@ -16,7 +16,7 @@ def render(package: str, template: str, **values: Any) -> str:
     Templates are looked up in ``package``'s folder ``templates`` and then beside this module, so that
     ``{% extends "base.html" %}`` finds the base page. Three things are available in every template:
 
-    - values are escaped in ``.html`` templates (not in ``.md``); wrap what is already HTML in ``| safe``;
+    - values are escaped, in ``.md`` templates too; wrap what is HTML (or Markdown) already in ``| safe``;
     - ``{{ asset("page.css") }}`` inserts a file of the package's folder ``assets`` as it is;
     - ``{{ value | tojson }}`` writes compact JSON that is safe inside a ``<script>`` element.
 
@@ -25,16 +25,28 @@ def render(package: str, template: str, **values: Any) -> str:
         template: its file name.
         values: what the template refers to; a name that is missing raises `jinja2.UndefinedError`.
     """
-    return _environment(package).get_template(template).render(**values)
+    return _environment(package, template.endswith(".md")).get_template(template).render(**values)
+
+
+def _markdown(value: Any) -> Any:
+    """A value as one line of Markdown that is no HTML, no cell of a table, no link and no picture."""
+    markup = load_library("markupsafe").Markup
+    if isinstance(value, markup):
+        return value
+    text = " ".join(str(value).split("\n"))
+    for mark, written in (("\\", "\\\\"), ("<", "&lt;"), ("|", "\\|"), ("](", "]\\(")):
+        text = text.replace(mark, written)
+    return markup(text)
 
 
 @cache
-def _environment(package: str) -> Any:
+def _environment(package: str, markdown: bool) -> Any:
     jinja2, markupsafe = load_library("jinja2"), load_library("markupsafe")
     places = [(package, "templates"), (package, "assets"), ("cramerl", "_pages")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(*place) for place in places]),
-        autoescape=jinja2.select_autoescape(["html"]),
+        autoescape=jinja2.select_autoescape(["html", "md"]),
+        finalize=_markdown if markdown else None,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,4 +1,4 @@
-"""The process of one job of a sweep: ``python -m cramerl.cli.child JOB.json``. It does not outlive its parent."""
+"""The process of one job of a sweep: ``python -P -m cramerl.cli.child JOB.json``. It does not outlive its parent."""
 
 from __future__ import annotations
 

@@ -7,9 +7,11 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from cramerl._extras import DEEP_LIBRARIES, require_library
 from cramerl._files import require_replaceable
+from cramerl._printable import printable
 
 
 def integer_from(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -59,10 +61,17 @@ def add_lane_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust_flag(parser: Any) -> None:
+    """Add ``--trust-modules``, to a parser or a group of arguments."""
+    text = "let the folder name a Python module to run, as in the environment MODULE:Env-v0; only if you trust it"
+    parser.add_argument("--trust-modules", action="store_true", help=text)
+
+
 def show_progress(text: str) -> None:
     """Show a line that the next one overwrites, if a person is watching."""
     if sys.stderr.isatty():
-        print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
+        terminal = getattr(sys.stderr, "unfiltered", sys.stderr)
+        print(f"\r{printable(text)}\033[K", end="", file=terminal, flush=True)
 
 
 def require_deep_libraries() -> None:

@@ -12,10 +12,14 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
+from cramerl._printable import PrintableStream
 from cramerl._version import __version__
+from cramerl.runs.stop_signals import end_on_signal
 
 COMMANDS = {
     "demo": "what it does, in a few seconds (with --train-steps, agents too)",
@@ -59,7 +63,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show é still gets its table
-    return exit_status(lambda: _run(sys.argv[1:] if arguments is None else list(arguments)))
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    # Names in the folders of others are printed, and a terminal does what it is told.
+    streams = redirect_stdout(_printable_stream(sys.stdout)), redirect_stderr(_printable_stream(sys.stderr))
+    with streams[0], streams[1], warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        return exit_status(lambda: _run(words))
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """Print what a user is warned of as a sentence, and everything else with its place."""
+    if category is UserWarning:
+        print(f"cramerl: {message}", file=sys.stderr)
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, *place[:2]))
+
+
+def _printable_stream(stream: Any) -> Any:
+    return stream if isinstance(stream, PrintableStream) else PrintableStream(stream)
 
 
 def _run(arguments: list[str]) -> int:
@@ -69,28 +90,28 @@ def _run(arguments: list[str]) -> int:
 
 def exit_status(work: Callable[[], int]) -> int:
     """Do the work of a command; print the errors a user can cause in one line each."""
-    terminated: list[int] = []
+    came: list[int] = []
+    try:
+        with end_on_signal() as came:
+            return _status(work)
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, KeyboardInterrupt) and set(came) <= {128 + signal.SIGINT}:
+            print("\ncramerl: stopped; nothing was left half-written", file=sys.stderr)
+            return 128 + signal.SIGINT
+        if came:  # a library may have replaced the status on the way
+            return came[0]
+        raise
 
-    def terminate(number: int, _: Any) -> None:
-        terminated.append(128 + number)
-        sys.exit(terminated[0])  # an exception, so that clean-up code runs
 
-    signal.signal(signal.SIGTERM, terminate)
+def _status(work: Callable[[], int]) -> int:
     try:
         status = work()
         sys.stdout.flush()
         return status
-    except SystemExit:
-        if terminated:  # a library may have replaced the status on the way
-            return terminated[0]
-        raise
     except BrokenPipeError:
         # The reader of our output has closed it. Point stdout elsewhere, or Python complains when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except KeyboardInterrupt:
-        print("\ncramerl: stopped; nothing was left half-written", file=sys.stderr)
-        return 130
     except (OSError, ValueError) as error:
         notes = [note for note in getattr(error, "__notes__", []) if "JAX has removed" not in note]
         print(" ".join([f"cramerl: {error}", *notes]), file=sys.stderr)
@@ -103,6 +124,9 @@ def exit_status(work: Callable[[], int]) -> int:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = make_parser(next((word for word in arguments if not word.startswith("-")), None))
+    for word in arguments:
+        if word.startswith("-") and word.endswith("=--"):  # argparse would take it for a flag without a value
+            parser.error(f"argument {word.removesuffix('=--')}: must have a value, got '--'")
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         from cramerl.cli.settings import explain_flag

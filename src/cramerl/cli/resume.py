@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cramerl.cli.flags import require_deep_libraries
+from cramerl.cli.flags import add_trust_flag, require_deep_libraries
 from cramerl.cli.train import describe_subject, first_words, train_with_progress
 from cramerl.runs.folder import load_config
 from cramerl.runs.loggers import require_loggers
@@ -20,6 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("folder", type=Path, metavar="RUN", help="folder of a run")
     parser.add_argument("--steps", metavar="N", help="a new total of agent steps, to make the run longer")
+    add_trust_flag(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,4 +32,7 @@ def run(options: argparse.Namespace) -> int:
     with first_words(f"resuming {options.folder}: {describe_subject(config)}") as begun:
         from cramerl.runs.training import resume
 
-        return train_with_progress(lambda on_progress: resume(options.folder, steps, on_progress=on_progress), begun)
+        trust = {"trust_modules": options.trust_modules}
+        return train_with_progress(
+            lambda on_progress: resume(options.folder, steps, on_progress=on_progress, **trust), begun
+        )

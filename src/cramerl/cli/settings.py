@@ -63,6 +63,8 @@ def _add_flags(add: Callable[..., argparse.Action], name: str) -> argparse.Actio
         options = {"nargs": "?", "const": "true", "metavar": "BOOL"}
         for flag in flags:
             add(f"--no-{flag}", action="store_const", const="false", **hidden)
+    if len(flags) > 1:
+        options["action"] = _UnderOneName
     for alias in flags[1:]:
         add(f"--{alias}", **hidden, **options)
     return add(f"--{flags[0]}", **hidden | {"help": SETTINGS[name].help}, **options)
@@ -135,6 +137,17 @@ def _flag(name: str) -> str:
     """A flag that can be given several times names one of several."""
     word = name.removesuffix("s") if setting_types()[name] == Options else name
     return f"--{word.replace('_', '-')}"
+
+
+class _UnderOneName(argparse.Action):
+    """Keeps a text; refuses another one that is given under another name of the setting."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        before = getattr(namespace, f"{self.dest} is given as", option_string)
+        if before != option_string:
+            raise argparse.ArgumentError(self, f"{self.dest} must be given once, got {before} and {option_string}")
+        setattr(namespace, f"{self.dest} is given as", option_string)
+        setattr(namespace, self.dest, values)
 
 
 class _OnALine(argparse.Action):

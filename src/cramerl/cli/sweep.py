@@ -257,7 +257,7 @@ def _cluster(options: argparse.Namespace) -> Iterator[tuple[Any, Resources] | No
         yield None
         return
     print(f"connecting to {options.ray} ..." if options.ray else "starting Ray ...", file=sys.stderr)
-    with connect(options.ray or None) as ray:
+    with connect(options.ray or None, import_from_here=False) as ray:
         asked = (options.cpus_per_run, options.gpus_per_run)
         yield ray, job_resources(ray.nodes(), *asked, must_fit=options.jobs is None)
 
@@ -285,7 +285,8 @@ def _execute(
         executor, slots = LocalProcesses(options.out, number, lock, _CHILD), lambda: number
     else:
         ray, resources = cluster
-        where = (options.out.resolve(), _CHILD, resources, options.storage, options.scratch or "")
+        scratch = os.path.abspath(options.scratch) if options.scratch else ""
+        where = (options.out.resolve(), _CHILD, resources, options.storage, scratch)
         retries = _RETRIES if options.retries is None else options.retries
         settings = TaskSettings(*where, shared_variables(os.environ))
         executor = RayTasks(ray, settings, retries, checkpoints=options.download == "all")

@@ -12,17 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cramerl._folders import TEXT_BYTES
 from cramerl.cli.flags import require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts
-from cramerl.deep.envs.names import env_name, sibling
+from cramerl.deep.envs.names import env_name, imported_module, sibling
 from cramerl.runs.config import LANE_SETTINGS, SETTINGS, TrainConfig, require_agent_settings
-from cramerl.runs.folder import load_config, load_group, read_object, require_new_folder
+from cramerl.runs.folder import load_config, load_group, parse_object, require_new_folder
 from cramerl.runs.group import RunGroup
 from cramerl.runs.loggers import require_loggers
 from cramerl.runs.parsing import parse_settings
 from cramerl.runs.presets import PRESETS, applies, preset, require_env_settings
 from cramerl.runs.progress import progress_display
-from cramerl.runs.scores import tail_score
+from cramerl.runs.scores import tail_in_words, tail_score
 from cramerl.runs.setting import agent_name
 from cramerl.runs.stop_signals import leave_on_interrupt
 
@@ -127,7 +128,7 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
         require_agent_settings(lanes, [agent_name(options.agent)])
         return RunGroup.of(preset(options.preset, options.agent, options.env, **changes), **lanes)
     try:
-        group = read_object(options.config, RunGroup.from_json)
+        group = parse_object(options.config, _read(options.config), RunGroup.from_json)
     except OSError as error:
         raise ValueError(
             f"--config must be a file of settings, {options.config} cannot be read: {error.strerror}"
@@ -142,6 +143,12 @@ def read_settings(options: argparse.Namespace) -> RunGroup:
     changed = group.replace(env=options.env, **changes)
     configs = [config for one in changed.configs for config in RunGroup.of(one, **lanes).configs]
     return RunGroup(tuple(dict.fromkeys(configs)))
+
+
+def _read(file: Path) -> bytes:
+    """The beginning of a file that the user named, which may be a pipe."""
+    with file.open("rb") as content:
+        return content.read(TEXT_BYTES)
 
 
 def train_with_progress(work: Callable[[OnProgress], Run], begun: Callable[[], None] = lambda: None) -> int:
@@ -168,7 +175,8 @@ def train_with_progress(work: Callable[[OnProgress], Run], begun: Callable[[], N
         return 1
     if not result.finished:
         kept = load_config(result.folder).checkpoints
-        text = f"to continue from its last checkpoint: cramerl resume {shlex.quote(str(result.folder))}"
+        again = f"{shlex.quote(str(result.folder))}{trust_flag(load_config(result.folder))}"
+        text = f"to continue from its last checkpoint: cramerl resume {again}"
         if kept != "full":
             text = f"{result.folder} cannot be resumed, because its checkpoints are {kept!r}"
         print(f"cramerl: stopped at step {result.step:,}; {text}", file=sys.stderr)
@@ -178,10 +186,16 @@ def train_with_progress(work: Callable[[OnProgress], Run], begun: Callable[[], N
     return 0
 
 
+def trust_flag(config: TrainConfig) -> str:
+    """What commands that play or resume a run need if its environment imports a module."""
+    return " --trust-modules" if imported_module(config.env) else ""
+
+
 def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
     """What there is now, and what can be done with it."""
-    group, folder = load_group(result.folder), shlex.quote(str(result.folder))
+    group, here = load_group(result.folder), shlex.quote(str(result.folder))
     config = group.first
+    folder = here + trust_flag(config)
     if finished_before:
         yield f"the run was finished already, after {result.step:,} steps; --steps N makes it longer"
     else:
@@ -191,12 +205,14 @@ def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
         yield f"it has not learned yet: no update is made in the first {first}"
     mean, episodes = tail_score(result.rows)
     if episodes:
-        yield f"mean return {mean:,.2f} in the last fifth of the steps ({episodes:,} episodes, with random actions)"
+        counted = f"{episodes:,} episodes, with random actions and while learning"
+        yield f"mean return {mean:,.2f} in training, in {tail_in_words(result.rows)} ({counted})"
     evaluated = [row for row in result.rows if "eval/episodic_return" in row]
     if evaluated:
         last = [row for row in evaluated if row["step"] == evaluated[-1]["step"]]
         mean, each = statistics.fmean(row["eval/episodic_return"] for row in last), " of each run" * (len(group) > 1)
-        yield f"mean return {mean:,.2f} in {last[0]['eval/episodes']} evaluation episodes{each}"
+        played = f"{last[0]['eval/episodes']} evaluation episodes{each}"
+        yield f"mean return {mean:,.2f} in {played}, as play has them: with few random actions and without learning"
     yield f"the run is in {result.folder}"
     if len(group) > 1:
         yield f"{len(group)} runs were trained: {group.describe()}; play and export take one of them, --lane N (0)"
@@ -204,7 +220,7 @@ def describe_run(result: Run, *, finished_before: bool) -> Iterator[str]:
     if diverged:
         yield f"{len(diverged)} of them diverged, their loss is no longer finite: {group.describe(diverged)}"
     if config.checkpoints != "none":
-        yield f"to see its scores:      cramerl play {folder}"
-        yield f"to see its predictions: cramerl watch {folder}; with its curve on a page: cramerl report {folder}"
+        yield f"to see how it plays:    cramerl play {folder}"
+        yield f"to see its predictions: cramerl watch {folder}; with its curve on a page: cramerl report {here}"
     if config.checkpoints == "full":
         yield f"to train it longer:     cramerl resume {folder} --steps {2 * config.steps}"

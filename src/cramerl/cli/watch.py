@@ -11,6 +11,7 @@ from cramerl._extras import require_library
 from cramerl.cli.flags import (
     Outputs,
     add_overwrite_flag,
+    add_trust_flag,
     given_flags,
     integer_from,
     probability,
@@ -26,7 +27,7 @@ _DEFAULTS = {"episodes": 1, "seed": 0, "fps": 15, "port": 8051}
 # The flags that each way of watching uses. They have no default in the parser: one that is given but not used is an
 # error, because the user expects an effect.
 _OUTPUTS = {"out", "overwrite", "highlight", "video", "fps", "picture", "picture_out"}
-_PLAY = {"lane", "seed", "epsilon"}
+_PLAY = {"lane", "seed", "epsilon", "trust_modules"}
 _USED = {
     "--serve": _PLAY | {"fps", "port"},
     "an evaluation": _OUTPUTS,
@@ -58,13 +59,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="folders of runs or exports, or one of cramerl evaluate"
     )
-    add = parser.add_argument_group("playing").add_argument
+    playing = parser.add_argument_group("playing")
+    add = playing.add_argument
     text = "which run of a group: one for all folders, or one each (default: 0)"
     add("--lane", type=_lanes, metavar="N[,N]", help=text)
     add("--episodes", type=integer_from(1), metavar="N", help="how many (default: 1)")
     add("--max-steps", type=integer_from(1), metavar="N", help="stop after N steps (default: when the episode ends)")
     add("--seed", type=integer_from(0, 2**31 - 1), help="of environment and actions (default: 0)")
     add("--epsilon", type=probability, metavar="X", help="fraction of random actions (default: the run's eval_epsilon)")
+    add_trust_flag(playing)
     add = parser.add_argument_group("output").add_argument
     add("--out", type=Path, metavar="FILE", help="the page (default: out/watch.html, unless another output is given)")
     add_overwrite_flag(parser)
@@ -115,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
     from cramerl.watching.play import load_watched, record
 
     show_progress("loading ...")
-    settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps")}
+    settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps", "trust_modules")}
     recording = record(load_watched(options.runs, options.lane), **settings, on_progress=show_progress)
     print(f"{recording.title}: {'; '.join(recording.facts)}")
     return _write(options, recording, outputs)
@@ -195,7 +198,8 @@ def _serve(options: argparse.Namespace) -> int:
 
     with serve.LiveServer(options.port) as server:
         show_progress("loading ...")
-        player = Player(load_watched(options.runs, options.lane), epsilon=options.epsilon, seed=options.seed)
+        settings = {name: getattr(options, name) for name in ("epsilon", "seed", "trust_modules")}
+        player = Player(load_watched(options.runs, options.lane), **settings)
         server.live = serve.Live(player, options.fps)
         show_progress("")
         print(f"live at {server.address}  (Ctrl-C ends it)", flush=True)

@@ -8,10 +8,8 @@ checkpoint good.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import operator
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -23,12 +21,13 @@ import numpy as np
 import safetensors.numpy
 
 from cramerl._files import make_durable_folder, sync_folder, write_durably, write_whole
-from cramerl._version import __version__
+from cramerl._folders import inside
+from cramerl.deep.manifests import MANIFEST, STATE, check_file, make_manifest, read_arrays, read_manifest, record_of
 from cramerl.deep.trees import Arrays, Damaged
 
-FORMAT = 4
-_STATE, _MANIFEST, _REPLAY = "state.safetensors", "manifest.json", "replay"
+_REPLAY = "replay"
 _SHARD = re.compile(rf"{_REPLAY}/rows-(\d{{12,}})-(\d{{12,}})\.safetensors")
+_LEFT_SHARD = re.compile(r"\.?rows-\d{12,}-\d{12,}(-\d+)?\.safetensors")  # or half of one, of a killed process
 _DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _DTYPES += ("float16", "float32", "float64")
 
@@ -68,6 +67,7 @@ class CheckpointStore:
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         self.folder, self.keep, self.shard_bytes = Path(folder), keep, shard_bytes
+        self._run = self.folder.parent
         self.problems: list[str] = []
         self._newest: dict[str, Any] | None = None  # manifest of the newest good checkpoint
         self._known = False  # whether _newest is what the disk holds; to find out, every shard must be read
@@ -81,14 +81,15 @@ class CheckpointStore:
         self.problems, self._newest, self._known = [], None, False
         for number, path in sorted(self._found().items(), reverse=True):
             try:
-                manifest = _read_manifest(number, path)
+                manifest = read_manifest(number, path)
                 for name, record in manifest["files"].items():
-                    _check_file(number, self.folder / name if _SHARD.fullmatch(name) else path / name, record)
+                    folder, file = self._place(name, path)
+                    check_file(number, folder, file, record)
+                arrays = read_arrays(number, path, STATE)
             except Damaged as error:
                 self.problems.append(str(error))
                 continue
             self._newest, self._known = manifest, True
-            arrays = safetensors.numpy.load((path / _STATE).read_bytes())
             return Saved(manifest["info"], arrays, self._shards(manifest))
         if self.problems:
             found = "; ".join(self.problems)
@@ -101,7 +102,7 @@ class CheckpointStore:
         for shard in saved.shards:
             start, stop = saved.info["rows"]
             start, stop = max(start, shard.start), min(stop, shard.stop)
-            arrays = safetensors.numpy.load_file(shard.path)
+            arrays = read_arrays(saved.info["iteration"], self.folder, f"{_REPLAY}/{shard.path.name}")
             yield start, {name: rows[start - shard.start : stop - shard.start] for name, rows in arrays.items()}
 
     def save(
@@ -159,26 +160,31 @@ class CheckpointStore:
     ) -> dict[str, Any]:
         """Write everything under temporary names, the manifest last, and fill ``new_shards`` for `_undo`."""
         state = _packed(arrays)
-        make_durable_folder(self.folder / _REPLAY)
+        make_durable_folder(inside(self._run, f"{self.folder.name}/{_REPLAY}"))
         self._restore()
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
-        files = {_STATE: _record(state)}
+        files = {STATE: record_of(state)}
         if live and replay:
             files |= self._write_rows(live, self._kept(live), replay, new_shards)
-        manifest = _manifest(info, live, files)
-        write_durably(temporary / _STATE, state)
-        write_durably(temporary / _MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+        manifest = make_manifest(info, live, files)
+        write_durably(temporary / STATE, state)
+        write_durably(temporary / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
         sync_folder(temporary)
         return manifest
 
     def _found(self) -> dict[int, Path]:
         """Checkpoints by number. One that a killed process moved aside counts until its successor exists."""
-        if not self.folder.is_dir():
+        if not inside(self._run, self.folder.name).is_dir():
             return {}
         matches = (re.fullmatch(r"(\d{6,})|\.(\d{6,})\.old", path.name) for path in self.folder.iterdir())
         numbers = {match[0]: int(match[1] or match[2]) for match in matches if match}
         return {numbers[name]: self.folder / name for name in sorted(numbers)}  # ".000007.old" comes before "000007"
+
+    def _place(self, name: str, checkpoint: Path) -> tuple[Path, str]:
+        """The folder of a file that a manifest names, and its name there: the run's folder is nobody's to leave."""
+        place = self.folder if _SHARD.fullmatch(name) else checkpoint
+        return self._run, f"{place.relative_to(self._run).as_posix()}/{name}"
 
     def _shards(self, manifest: dict[str, Any]) -> list[Shard]:
         matches = (_SHARD.fullmatch(name) for name in manifest["files"])
@@ -221,7 +227,7 @@ class CheckpointStore:
         """Write the live rows that no kept shard has. Returns the records of all live shards by name."""
         files = {f"{_REPLAY}/{shard.path.name}": record for shard, record in kept.items()}
         for start, stop in self._new_shards(live, kept, replay):
-            path = self.folder / _REPLAY / f"rows-{start:012d}-{stop:012d}.safetensors"
+            path = inside(self.folder, f"{_REPLAY}/rows-{start:012d}-{stop:012d}.safetensors")
             new_shards.append(path)
             files[f"{_REPLAY}/{path.name}"] = _write_shard(path, replay, start, stop)
         sync_folder(self.folder / _REPLAY)
@@ -251,15 +257,15 @@ class CheckpointStore:
         older = sorted(n for n in self._found() if n <= before and n != number)
         kept = {f"{n:06d}": n for n in [*older, number][-self.keep :]}
         for path in self.folder.iterdir():
-            if re.fullmatch(r"\d{6,}|\.\d{6,}\.(old|tmp)", path.name) and path.name not in kept:
-                shutil.rmtree(path)
+            if path.name not in kept and _is_checkpoint(path):
+                _remove(path)
         try:
-            manifests = [_read_manifest(n, self.folder / name) for name, n in kept.items()]
+            manifests = [read_manifest(n, self.folder / name) for name, n in kept.items()]
         except Damaged:
             return  # which shards it needs is unknown: they are removed when it is
         needed = {Path(file).name for manifest in manifests for file in manifest["files"]}
-        for path in (self.folder / _REPLAY).iterdir():
-            if path.name.startswith(("rows-", ".rows-")) and path.name not in needed:
+        for path in inside(self.folder, _REPLAY).iterdir():
+            if path.name not in needed and _LEFT_SHARD.fullmatch(path.name):
                 path.unlink()
 
 
@@ -296,7 +302,7 @@ def _write_shard(path: Path, replay: ReadRows, start: int, stop: int) -> dict[st
     """Write rows to a file. One of this name was left by a killed process or is damaged: it is overwritten."""
     data = _packed(_read_rows(replay, start, stop))
     write_whole(path, lambda temporary: write_durably(temporary, data))
-    return _record(data)
+    return record_of(data)
 
 
 def _read_rows(replay: ReadRows, start: int, stop: int) -> Arrays:
@@ -318,54 +324,22 @@ def _packed(arrays: Arrays) -> bytes:
     return safetensors.numpy.save(dense)
 
 
-def _record(data: bytes) -> dict[str, Any]:
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+def _remove(path: Path) -> None:
+    """Remove a checkpoint. Under another name first: killed half way, what is left is still known for ours."""
+    if not path.name.startswith("."):
+        aside = path.with_name(f".{path.name}.tmp")
+        shutil.rmtree(aside, ignore_errors=True)
+        path = path.rename(aside)
+    shutil.rmtree(path)
 
 
-def _manifest(info: dict[str, Any], live: tuple[int, int] | None, files: dict[str, Any]) -> dict[str, Any]:
-    info = info | {"rows": live} if live else info
-    content = {"format": FORMAT, "cramerl": __version__, "info": info, "rows": live, "files": files}
-    content = json.loads(json.dumps(content, allow_nan=False))  # as it will be read: tuples become lists, keys strings
-    return content | {"sha256": _digest(content)}
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _read_manifest(number: int, path: Path) -> dict[str, Any]:
-    refusal = f"checkpoint {number:06d} cannot be used: {_MANIFEST}"
-    try:
-        manifest = json.loads((path / _MANIFEST).read_bytes())
-    except OSError as error:
-        raise Damaged(f"{refusal} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise Damaged(f"{refusal} is not JSON ({error})") from error
-    if not isinstance(manifest, dict):
-        raise Damaged(f"{refusal} must be a JSON object, got {type(manifest).__name__}")
-    if manifest.get("format") != FORMAT:  # before its hash, which another format may compute differently
-        found, version = manifest.get("format"), manifest.get("cramerl")
-        raise Damaged(
-            f"{refusal} has format {found}, written by cramerl {version}; cramerl {__version__} reads format {FORMAT}"
-        )
-    if manifest.pop("sha256", None) != _digest(manifest):
-        raise Damaged(f"{refusal} has been altered: its sha256 does not match its content")
-    if manifest["info"]["iteration"] != number:
-        raise Damaged(f"{refusal} belongs to iteration {manifest['info']['iteration']}")
-    return manifest
-
-
-def _check_file(number: int, path: Path, record: dict[str, Any]) -> None:
-    refusal = f"checkpoint {number:06d} cannot be used: {path.name}"
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != record["bytes"]:
-                raise Damaged(f"{refusal} has {size} bytes, but must have {record['bytes']}")
-            if hashlib.file_digest(file, "sha256").hexdigest() != record["sha256"]:
-                raise Damaged(f"{refusal} has been altered: its sha256 is not that in {_MANIFEST}")
-    except OSError as error:
-        raise Damaged(f"{refusal} cannot be read ({error.strerror})") from error
+def _is_checkpoint(path: Path) -> bool:
+    """Whether this is a folder that `CheckpointStore.save` made, whole or in part, and holds nothing else."""
+    name = re.fullmatch(r"(\d{6,})|\.\d{6,}\.(old|tmp)", path.name)
+    if name is None or path.is_symlink() or not path.is_dir():
+        return False
+    found = {entry.name for entry in path.iterdir()}
+    return found <= {STATE, MANIFEST} and (MANIFEST in found or name[1] is None)
 
 
 def _rename_into_place(temporary: Path, target: Path) -> None:

@@ -18,6 +18,8 @@ from cramerl.deep.episodes import Episodes
 from cramerl.deep.networks import Params
 from cramerl.deep.schedule import Schedule
 
+_LAST_ROWS = 1000  # that are searched for the reason of a loss that is not finite
+
 
 class Loop(Protocol):
     """Plays, learns, and can be saved.
@@ -122,3 +124,12 @@ class Loop(Protocol):
     def close(self) -> None:
         """Free environments and threads."""
         ...
+
+
+def require_finite_rows(loop: Loop, env: str) -> None:
+    """Raise ValueError if the last rows of the replay hold what no agent can learn from: settings do not mend that."""
+    first = max(0, loop.row - min(_LAST_ROWS, loop.schedule.replay_rows))
+    for name, numbers in loop.read_rows(first, loop.row).items():
+        what = {"rewards": "rewards", "frames": "observations"}.get(name)
+        if what and numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+            raise ValueError(f"{what} must be finite numbers, {env} gave some that are not")

@@ -236,7 +236,7 @@ def _find_studies(folders: Mapping[Path, Path]) -> dict[Path, Study]:
         marked = next((above for above in (run, *run.parents) if (above / SWEEP).is_file()), None)
         place_of[run] = place = marked or run.parent
         if place not in found:
-            command = read_object(place / SWEEP, lambda values: str(values.get("command", ""))) if marked else ""
+            command = read_object(place, SWEEP, lambda values: str(values.get("command", ""))) if marked else ""
             top = path.resolve()
             inside = place != top and place.is_relative_to(top)
             name = place.relative_to(top).as_posix() if inside else place.name or "runs"
@@ -258,8 +258,8 @@ def _read_run(folder: Path, study: Study, scores: ScoreKind) -> Iterator[Curve]:
                 raise ValueError(f"it has no {name}, so it was not written by cramerl train")
         return RunGroup.from_json(values)
 
-    group = read_object(folder / CONFIG, read_group)
-    versions = read_object(folder / VERSIONS, dict) if (folder / VERSIONS).is_file() else {}
+    group = read_object(folder, CONFIG, read_group)
+    versions = read_object(folder, VERSIONS, dict) if (folder / VERSIONS).is_file() else {}
     rows: list[list[dict[str, Any]]] = [[] for _ in group.configs]
     for row in RunFolder(folder).metrics():
         lane = group.lane_of(row)
@@ -335,6 +335,6 @@ def _frames_per_step(folder: Path, frames: Floats, steps: NDArray[np.int64]) -> 
     if len(steps) and steps[-1] > 0 and np.isfinite(frames[-1]):
         return round(frames[-1] / steps[-1])
     if (folder / SPEC).is_file():
-        found = read_object(folder / SPEC, lambda values: values.get("frames_per_step"))
+        found = read_object(folder, SPEC, lambda values: values.get("frames_per_step"))
         return found if isinstance(found, int) and found > 0 else None
     return None

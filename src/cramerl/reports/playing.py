@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cramerl.evidence.curves import Curve
 from cramerl.evidence.scores import ScoreGroup
@@ -19,6 +20,10 @@ from cramerl.reports.distributions import draw_distributions
 from cramerl.reports.figures import Figure
 from cramerl.runs.folder import load_group
 from cramerl.watching.recording import Recording, read_evaluation
+
+# They need JAX, which a report of runs that kept no weights must not.
+if TYPE_CHECKING:
+    from cramerl.runs.agents import Loaded
 
 _SIGNED = ("s51", "u51", "l51")  # agents whose masses may be negative
 _MOST_STEPS = 200  # that an agent plays
@@ -83,12 +88,16 @@ def has_weights(folder: Path) -> bool:
     return any(folder.rglob("checkpoints/*/manifest.json"))
 
 
-def play(curve: Curve, steps: int) -> Recording:
-    """Play a few steps with a run's agent: always the same steps, because of seed 0 and no random actions."""
+def play(curve: Curve, steps: int) -> tuple[Recording, Loaded]:
+    """Play a few steps with a run's agent: always the same steps, because of seed 0 and no random actions.
+
+    Returns:
+        The steps, and the weights that were used.
+    """
     # Only playing needs JAX; a report of runs that kept no weights must not.
     import jax
 
-    from cramerl.runs.agents import load_agent
+    from cramerl.runs.agents import load
     from cramerl.watching.play import Watched, record
 
     try:
@@ -97,8 +106,9 @@ def play(curve: Curve, steps: int) -> Recording:
         on_host = nullcontext()
     with on_host:
         lane = load_group(curve.source).configs.index(curve.config)
-        agent = load_agent(curve.source, lane=lane)
-        return record([Watched(curve.agent, curve.config, agent)], epsilon=0.0, max_steps=steps)
+        loaded = load(curve.source, lane)
+        watched = Watched(curve.agent, curve.config, loaded.agent(curve.source))
+        return record([watched], epsilon=0.0, max_steps=steps), loaded
 
 
 def _draw_group(group: ScoreGroup, budget: Budget, on_progress: Callable[[str], None]) -> Figure | str:
@@ -116,11 +126,15 @@ def _draw_group(group: ScoreGroup, budget: Budget, on_progress: Callable[[str], 
     on_progress(f"{group.series.label} plays {group.env} ...")
     began = time.monotonic()
     try:
-        recording = play(curve, _MOST_STEPS)
+        recording, loaded = play(curve, _MOST_STEPS)
+        trained = curve.last_step if loaded.step is None else loaded.step
         caption = (
-            f"Seed {curve.seed} after {curve.last_step:,} steps of training plays without random actions: "
+            f"Seed {curve.seed} after {trained:,} steps of training plays without random actions: "
             f"{'; '.join(recording.facts[:1])}."
         )
+        if loaded.note is not None:
+            note = _plain(loaded.note, curve.source)
+            caption += f" {note[0].upper()}{note[1:]}."
         figure = draw_distributions(recording, f"distributions-{group.series.label}-{group.env}", label, caption)
     except Exception as error:
         return _reason(error, curve.source)
@@ -134,7 +148,12 @@ def _reason(error: Exception, folder: Path) -> str:
     """The message of an error, without paths of this machine."""
     if isinstance(error, ModuleNotFoundError):
         return f"{error.name} is not installed; install it with: pip install 'cramerl[deep]'"
-    message = " ".join(str(error).split()) or type(error).__name__
+    return _plain(str(error), folder) or type(error).__name__
+
+
+def _plain(text: str, folder: Path) -> str:
+    """A message on one line, without paths of this machine."""
+    message = " ".join(text.split())
     for place in (str(folder), str(folder.resolve())):
         message = message.replace(place, folder.name)
     return message[:300].rstrip(". ")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -12,6 +13,7 @@ import safetensors
 import safetensors.numpy
 
 from cramerl._files import write_json, write_text, write_whole
+from cramerl._folders import ARRAY_BYTES, parse_json, read_inside
 from cramerl.deep.agent import Agent
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.envs.base import EnvSpec, spec_from_json
@@ -20,11 +22,35 @@ from cramerl.runs import build
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder, load_config, run_folders
 from cramerl.runs.group import RunGroup
-from cramerl.runs.scores import tail_score
+from cramerl.runs.scores import tail_in_words, tail_score
 from cramerl.runs.trainer import Run
 
 CARD = "README.md"
 _EXPORT_FORMAT = "2"
+
+
+class Loaded(NamedTuple):
+    """What a folder holds of a trained agent.
+
+    Attributes:
+        config: the settings.
+        spec: the environment.
+        weights: by name.
+        step: agent steps after which the run had these weights; None for an export, which does not say.
+        note: a sentence if the run had newer weights, which cannot be used.
+    """
+
+    config: TrainConfig
+    spec: EnvSpec
+    weights: dict[str, np.ndarray]
+    step: int | None = None
+    note: str | None = None
+
+    def agent(self, path: str | Path) -> Agent:
+        """The agent; ``path`` is the folder, for messages."""
+        learner = build.make_learner(self.config, self.spec)
+        shapes = jax.eval_shape(lambda key: learner.init(key).params, jax.random.key(0))
+        return build.make_agent(self.config, self.spec, unflatten(shapes, self.weights, f"weights of {path}"))
 
 
 def load_agent(path: str | Path | Run, *, lane: int = 0) -> Agent:
@@ -39,16 +65,12 @@ def load_agent(path: str | Path | Run, *, lane: int = 0) -> Agent:
         >>> atoms, masses = agent.distributions(observations)  # doctest: +SKIP
     """
     path = run_folders(path)[0]
-    config, spec, weights = _read(path, lane)
-    learner = build.make_learner(config, spec)
-    shapes = jax.eval_shape(lambda key: learner.init(key).params, jax.random.key(0))
-    return build.make_agent(config, spec, unflatten(shapes, weights, f"weights of {path}"))
+    return _warned(load(path, lane)).agent(path)
 
 
 def read_weights(path: str | Path, like: Any) -> Any:
     """Weights of a run (the first of a group) or an export, for a network with parameters ``like``."""
-    _, _, weights = _read(Path(path), 0)
-    return unflatten(like, weights, f"weights of {path}")
+    return unflatten(like, _warned(load(Path(path), 0)).weights, f"weights of {path}")
 
 
 def export_agent(run: str | Path | Run, out: str | Path, *, lane: int = 0) -> list[Path]:
@@ -65,26 +87,40 @@ def export_agent(run: str | Path | Run, out: str | Path, *, lane: int = 0) -> li
     run, out = run_folders(run)[0], Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"out must be a new or empty folder, got {out}")
-    config, spec, weights = _read(run, lane)
+    loaded = _warned(load(run, lane))
+    config, spec, weights = loaded.config, loaded.spec, loaded.weights
     record = {
         "cramerl-agent": _EXPORT_FORMAT,
         "config": json.dumps(config.to_json()),
         "environment": json.dumps(spec._asdict()),
     }
-    data = safetensors.numpy.save(weights, metadata=record)
-    card = _card(config, spec, weights, _result(run, config))  # before anything is written
+    data = _packed(weights, record)
+    card = _card(loaded, _result(run, loaded))  # before anything is written
     written = [write_whole(out / EXPORTED_WEIGHTS, lambda temporary: temporary.write_bytes(data))]
     return [*written, write_json(out / CONFIG, config.to_json()), write_text(out / CARD, card)]
 
 
-def _read(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
-    """Settings, environment and weights of one run."""
-    return _read_export(path, lane) if (path / EXPORTED_WEIGHTS).is_file() else _read_run(path, lane)
+def load(path: Path, lane: int) -> Loaded:
+    """What a folder, of a run or an export, holds of one agent. The caller says the note."""
+    if (path / EXPORTED_WEIGHTS).is_file():
+        return _read_export(path, lane)
+    try:
+        return _read_run(path, lane)
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path} cannot be used, its checkpoint has been altered ({what})") from error
 
 
-def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+def _warned(loaded: Loaded) -> Loaded:
+    if loaded.note is not None:
+        warnings.warn(loaded.note, stacklevel=3)
+    return loaded
+
+
+def _read_run(path: Path, lane: int) -> Loaded:
     folder, config = RunFolder.open(path), load_config(path, lane)
-    saved = CheckpointStore(path / "checkpoints").latest()
+    store = CheckpointStore(path / "checkpoints")
+    saved = store.latest()
     if saved is None:
         raise ValueError(
             f"{path} has no checkpoint, so there are no weights to load: none has been written yet, they were removed, "
@@ -97,36 +133,60 @@ def _read_run(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np
     weights = weights_of(saved.arrays)
     if len(group) > 1:
         weights = {name: np.array(array[lane]) for name, array in weights.items()}
-    return config, folder.spec, weights
+    step, note = saved.info["step"], None
+    if store.problems:
+        note = f"the weights of {path} are those of step {step:,}, and not its newest: {'; '.join(store.problems)}"
+    return Loaded(config, folder.spec, weights, step, note)
 
 
-def _read_export(path: Path, lane: int) -> tuple[TrainConfig, EnvSpec, dict[str, np.ndarray]]:
+def _read_export(path: Path, lane: int) -> Loaded:
     if lane != 0:
         raise ValueError(f"lane must be 0 for an export, which holds one agent, got {lane!r}")
     file = path / EXPORTED_WEIGHTS
     try:
-        with safetensors.safe_open(file, framework="numpy") as tensors:
-            record = tensors.metadata() or {}
-            weights = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118 - not a dictionary
+        data = read_inside(path, EXPORTED_WEIGHTS, most=ARRAY_BYTES)
+        weights = safetensors.numpy.load(data)
+        record = _header(data).get("__metadata__", {})
         if record.get("cramerl-agent") != _EXPORT_FORMAT:
             raise ValueError(f"it has format {record.get('cramerl-agent')}, this version reads {_EXPORT_FORMAT}")
-        config, environment = json.loads(record["config"]), json.loads(record["environment"])
-        return RunGroup.from_json(config).first, spec_from_json(environment), weights
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        config, environment = parse_json(record["config"]), parse_json(record["environment"])
+        return Loaded(RunGroup.from_json(config).first, spec_from_json(environment), weights)
+    except (safetensors.SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{file} cannot be used: {error}") from error
 
 
-def _result(run: Path, config: TrainConfig) -> str:
-    """The score of the run whose weights are exported."""
+def _packed(weights: dict[str, np.ndarray], record: dict[str, str]) -> bytes:
+    """A file of weights. Its header is sorted, which safetensors leaves to chance: the same agent, the same bytes."""
+    data = safetensors.numpy.save(weights, metadata=record)
+    size = int.from_bytes(data[:8], "little")
+    header = json.dumps(_header(data), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # safetensors aligns the arrays
+    return len(header).to_bytes(8, "little") + header + data[8 + size :]
+
+
+def _header(data: bytes) -> dict[str, Any]:
+    """The JSON at the beginning of a file that safetensors can read."""
+    return parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
+
+
+def _result(run: Path, loaded: Loaded) -> str:
+    """The score of the run whose weights are exported, when it had these weights."""
     folder = RunFolder(run)  # not opened: an export, which can be exported again, has no log
-    lane = folder.group.configs.index(config)
+    lane = folder.group.configs.index(loaded.config)
     rows = [row for row in folder.metrics() if folder.group.lane_of(row) == lane]
+    rows = [row for row in rows if loaded.step is None or row["step"] <= loaded.step]
     mean, episodes = tail_score(rows)
-    return f"{mean:.2f} (training episodes, last fifth of {rows[-1]['step']:,} steps)" if episodes else "not recorded"
+    return (
+        f"{mean:.2f} (training episodes in {tail_in_words(rows)}, {rows[-1]['step']:,} in all)"
+        if episodes
+        else "not recorded"
+    )
 
 
-def _card(config: TrainConfig, spec: EnvSpec, weights: dict[str, np.ndarray], result: str) -> str:
+def _card(loaded: Loaded, result: str) -> str:
     """A model card as hubs read it: YAML, then what it is, how it was made, how to use it."""
+    config, spec, weights = loaded.config, loaded.spec, loaded.weights
+    trained = "not recorded" if loaded.step is None else f"{loaded.step:,} steps"
     count = sum(array.size for name, array in weights.items() if not name.startswith("support."))
     settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_json().items())
     return f"""---
@@ -141,6 +201,7 @@ tags: [reinforcement-learning, distributional, {config.agent}, {config.env.repla
 | environment | {config.env} ({spec.family}, {spec.num_actions} actions, observations {spec.observation_shape}) |
 | parameters | {count:,} |
 | seed | {config.seed} |
+| trained | {trained} |
 | mean return | {result} |
 
 ```python

@@ -15,7 +15,7 @@ from cramerl.deep.compiled_loop import CompiledLoop
 from cramerl.deep.envs.atari import AtariEnvs
 from cramerl.deep.envs.base import EnvSpec, HostEnvs
 from cramerl.deep.envs.gymnasium import GymnasiumEnvs
-from cramerl.deep.envs.names import env_family
+from cramerl.deep.envs.names import env_family, imported_module
 from cramerl.deep.heads import make_head
 from cramerl.deep.host_loop import HostLoop
 from cramerl.deep.learner import Learner, make_optimiser
@@ -29,7 +29,9 @@ from cramerl.supports import Support
 _REPLAY_FRACTION = 0.6  # of an accelerator's memory that the replay's frames may take
 
 
-def make_envs(config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bool = False) -> HostEnvs:
+def make_envs(
+    config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bool = False, trust_modules: bool = False
+) -> HostEnvs:
     """Environments of any family that are stepped from Python.
 
     Args:
@@ -37,7 +39,10 @@ def make_envs(config: TrainConfig, num_envs: int, skip: int = 0, *, pictures: bo
         num_envs: how many.
         skip: how many environments of the same run come before these (Atari only), so that each gets its seed.
         pictures: show them to people: frames of Atari are in colour, Gymnasium's environments can ``render()``.
+        trust_modules: whether a name such as "MODULE:Env-v0" may import its module. Not if it was read from a file,
+            which may come from somebody else, unless the user says so.
     """
+    require_trust(config, trust_modules=trust_modules)
     family, limit, options = env_family(config.env), config.max_episode_steps, dict(config.env_options)
     if family == "gymnax":
         from cramerl.deep.envs.gymnax import GymnaxEnv, GymnaxOnHost  # takes seconds to import
@@ -111,9 +116,20 @@ def network_name(config: TrainConfig, spec: EnvSpec) -> str:
     return "minatar" if len(spec.observation_shape) == 3 else "mlp"
 
 
-def make_loop(group: RunGroup) -> Loop:
-    """The loop that trains, with its environments."""
+def require_trust(config: TrainConfig, *, trust_modules: bool) -> None:
+    """Raise ValueError if making the environment imports a module, and the user has not said that it may."""
+    module = imported_module(config.env)
+    if module is not None and not trust_modules:
+        raise ValueError(
+            f"the folder names the environment {config.env!r}, which runs the Python module {module!r}: if you trust "
+            "whoever wrote the folder, add --trust-modules (in Python: trust_modules=True)"
+        )
+
+
+def make_loop(group: RunGroup, *, trust_modules: bool = False) -> Loop:
+    """The loop that trains, with its environments; see `make_envs` for ``trust_modules``."""
     config = group.first
+    require_trust(config, trust_modules=trust_modules)
     schedule = Schedule(
         num_envs=config.num_envs,
         update_period_steps=config.update_period_steps,
@@ -160,12 +176,12 @@ def make_loop(group: RunGroup) -> Loop:
 
 
 def _make_env_halves(config: TrainConfig) -> list[HostEnvs]:
-    """The environments of a run: two halves where an accelerator learns, so that the emulators need not wait for it."""
+    """The environments of a run: two halves where an accelerator learns, so that the emulators need not wait."""
     halve = env_family(config.env) == "atari" and jax.default_backend() != "cpu" and config.num_envs % 2 == 0
     if not halve:
-        return [make_envs(config, config.num_envs)]
+        return [make_envs(config, config.num_envs, trust_modules=True)]
     half = config.num_envs // 2
-    return [make_envs(config, half, skip) for skip in (0, half)]
+    return [make_envs(config, half, skip, trust_modules=True) for skip in (0, half)]
 
 
 def make_agent(config: TrainConfig, spec: EnvSpec, params: Any) -> Agent:

@@ -26,6 +26,8 @@ def checked(name: str, value: Any, hint: Any, bounds: Mapping[str, float]) -> An
     elif hint is bool or hint is str:
         if not isinstance(value, hint):
             raise ValueError(f"{name} must be {'true or false' if hint is bool else 'text'}, got {value!r}")
+        if isinstance(value, str) and not value.isprintable():
+            raise ValueError(f"{name} must be text without control characters, got {value!r}")
     else:
         return _number(name, value, hint, bounds)
     return value

@@ -293,6 +293,14 @@ class TrainConfig:
         agents=("s51", "u51"),
         scoring="variant",
     )
+    mode_exponent: float = _head(
+        0.0,
+        text="u51: outputs times this power of the Cramér metric's eigenvalues; above 0, narrow modes learn slower",
+        low=0,
+        high=1,
+        agents=("u51",),
+        scoring="variant",
+    )
     dqn_loss: Literal["huber", "squared"] = _head("huber", text="dqn: loss of the temporal difference", agents=("dqn",))
     quantile_threshold: float = _head(1.0, text="qr: threshold of the quantile Huber loss", low=0, agents=("qr",))
     sigma_spacings: float = _head(
@@ -328,6 +336,11 @@ class TrainConfig:
             object.__setattr__(self, "mass_penalty_scale", "orthonormal")  # without a penalty the scales are the same
         if applies_to_agent("q_lambda", self.agent):
             self._check_q_lambda()
+        if self.eval_period_steps and not self.eval_episodes:
+            raise ValueError(
+                f"eval_episodes must be at least 1 with eval_period_steps = {self.eval_period_steps}, or nothing is "
+                "evaluated, got 0"
+            )
         if self.checkpoints == "full":
             object.__setattr__(self, "environment_resets", "needed")  # at every iteration, which is the same
         if self.min_replay_steps > self.replay_steps:

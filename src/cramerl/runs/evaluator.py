@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
-from cramerl.deep.agent import Episode, play_episodes
+from cramerl.deep.agent import MOST_STEPS, Episode, play_episodes
 from cramerl.deep.envs.base import EnvSpec, HostEnvs
 from cramerl.deep.envs.names import env_family
 from cramerl.deep.networks import Params
@@ -19,6 +19,10 @@ from cramerl.runs.group import RunGroup
 
 _MOST_ENVS = 16
 _FEW_RANDOM = 0.01  # below this fraction of random actions, two games of Atari share hundreds of steps
+
+
+class Interrupted(Exception):  # noqa: N818 - read as `except Interrupted`
+    """A request to stop came while episodes were played."""
 
 
 class Evaluator:
@@ -33,7 +37,13 @@ class Evaluator:
         self._group, self._config, self._spec = group, group.first, spec
         self._envs: HostEnvs | None = None
 
-    def play(self, params: Params, number: int, left_out: Collection[int] = ()) -> Iterator[tuple[int, list[Episode]]]:
+    def play(
+        self,
+        params: Params,
+        number: int,
+        left_out: Collection[int] = (),
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[tuple[int, list[Episode]]]:
         """Play with each run: its lane, and its episodes.
 
         Runs with the same seed play from the same starts.
@@ -42,10 +52,20 @@ class Evaluator:
             params: the weights of all runs, which are the first axis if there are several.
             number: different for each evaluation of a run; games start from it.
             left_out: lanes that do not play.
+            stop: asked after each step.
+
+        Raises:
+            Interrupted: ``stop`` said so.
         """
+
+        def on_step(*_: Any) -> None:
+            if stop():
+                raise Interrupted
+
         config, many = self._config, len(self._group) > 1
         if self._envs is None:
-            self._envs = build.make_envs(config, min(config.eval_episodes, _MOST_ENVS))
+            # Training began by making the same environment, so its name is trusted.
+            self._envs = build.make_envs(config, min(config.eval_episodes, _MOST_ENVS), trust_modules=True)
         for lane, run in enumerate(self._group.configs):
             if lane in left_out:
                 continue
@@ -53,7 +73,8 @@ class Evaluator:
             agent = build.make_agent(config, self._spec, own)
             seed = int(np.random.SeedSequence([run.seed, number, 1]).generate_state(1)[0] >> 1)
             episodes = config.eval_episodes
-            yield lane, play_episodes(agent, self._envs, episodes, epsilon=config.eval_epsilon, seed=seed)
+            playing = {"epsilon": config.eval_epsilon, "seed": seed, "max_steps": most_steps(config)}
+            yield lane, play_episodes(agent, self._envs, episodes, **playing, on_step=on_step)
 
     def close(self) -> None:
         """Close the environments."""
@@ -70,6 +91,23 @@ def evaluation_line(heading: dict[str, Any], played: list[Episode]) -> dict[str,
         "eval/episodes": count,
         "eval/episodic_length": sum(episode.length for episode in played) / count,
     }
+
+
+def most_steps(config: TrainConfig) -> int:
+    """Steps after which an episode is cut that has not ended: more than any time limit, which ends it before."""
+    return max(MOST_STEPS, config.max_episode_steps + 1)
+
+
+def warning_of_endless_games(config: TrainConfig, played: list[Episode], limit: int | None = None) -> str | None:
+    """What to say if episodes were cut because they did not end; None if they all ended."""
+    limit = limit or most_steps(config)
+    cut = sum(episode.length >= limit for episode in played)
+    if not cut:
+        return None
+    return (
+        f"{cut} of {len(played)} episodes of {config.env} did not end within {limit:,} steps and were cut there, the "
+        "next beginning where they stood: the scores are those until then. A time limit (max_episode_steps) ends them"
+    )
 
 
 def warning_of_one_game(config: TrainConfig, episodes: int, epsilon: float) -> str | None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cramerl._files import write_json
+from cramerl._folders import LOG_BYTES, TEXT_BYTES, inside, open_inside, parse_json, read_inside
 from cramerl._version import __version__
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.group import RunGroup
@@ -56,15 +57,18 @@ class RunFolder:
             name = f"{config.env.replace('/', '-').replace(':', '-')}__{config.agent}__{config.seed}__{now}"
             path = Path("runs") / name
         require_new_folder(path)
-        write_json(path / VERSIONS, versions())
-        write_json(path / SPEC, spec._asdict())
-        write_json(path / CONFIG, group.to_json())
+        for left in path.glob(".*-*.json"):
+            left.unlink()
+        write_json(inside(path, VERSIONS), versions())
+        write_json(inside(path, SPEC), spec._asdict())
+        write_json(inside(path, CONFIG), group.to_json())
         return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """The folder of an existing run."""
         path = Path(path)
+        _require_begun(path)
         for name in (CONFIG, SPEC):
             if not (path / name).is_file():
                 raise ValueError(f"run must be a folder made by cramerl train, {path} has no {name}")
@@ -77,29 +81,29 @@ class RunFolder:
 
     def change_group(self, group: RunGroup) -> None:
         """Replace the settings."""
-        write_json(self.path / CONFIG, group.to_json())
+        write_json(inside(self.path, CONFIG), group.to_json())
 
     @property
     def spec(self) -> EnvSpec:
         """The environment it was trained in."""
         from cramerl.deep.envs.base import spec_from_json
 
-        return read_object(self.path / SPEC, spec_from_json)
+        return read_object(self.path, SPEC, spec_from_json)
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """The lines of ``metrics.jsonl``, without a last line that a crash cut short."""
         file = self.path / METRICS
         if not file.exists():
             return
-        with file.open(encoding="utf-8", errors="replace") as lines:
+        with open_inside(self.path, METRICS, most=LOG_BYTES) as lines:
             for number, line in enumerate(lines, start=1):
-                if not line.endswith("\n"):
+                if not line.endswith(b"\n"):
                     return
                 try:
-                    row = json.loads(line)
+                    row = parse_json(line.decode(errors="replace"))
                 except ValueError as error:
                     raise ValueError(f"{file} line {number} is not JSON: {error}") from error
-                if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                if not is_log_row(row):
                     raise ValueError(f"{file} line {number} is not a line of a log: it has no step")
                 yield row
 
@@ -109,7 +113,7 @@ class RunFolder:
 
     def append_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Add lines."""
-        _append(self.path / METRICS, rows)
+        _append(self.path, METRICS, _lines(rows))
 
     def describe_weights(
         self,
@@ -127,37 +131,37 @@ class RunFolder:
             lane | {name.replace(".", "/"): None if number in diverged else _norm(array) for name, array in one.items()}
             for number, (lane, one) in enumerate(zip(lanes, arrays, strict=True))
         ]
-        write_json(self.path / WEIGHT_NORMS, {"step": step, "shapes": shapes, "norms": norms})
+        write_json(inside(self.path, WEIGHT_NORMS), {"step": step, "shapes": shapes, "norms": norms})
 
     def append_timing(self, rows: list[dict[str, Any]]) -> None:
         """Add lines."""
-        _append(self.path / TIMING, rows)
+        _append(self.path, TIMING, _lines(rows))
 
     def append_episodes(self, lines: Iterable[str]) -> None:
         """Add lines."""
-        with (self.path / EPISODES).open("a", encoding="utf-8") as out:
-            out.writelines(lines)
+        _append(self.path, EPISODES, "".join(lines))
 
     def log_sizes(self, *, settle: bool = False) -> dict[str, int]:
         """Bytes of ``metrics.jsonl`` and ``episodes.jsonl``; ``settle`` waits until they are on the disk."""
-        return {name: _size(self.path / name, settle=settle) for name in (METRICS, EPISODES)}
+        return {name: _size(self.path, name, settle=settle) for name in (METRICS, EPISODES)}
 
     def cut_logs(self, sizes: Mapping[str, int]) -> None:
         """Remove the lines written after a checkpoint, which says how long the logs were."""
         for name in (METRICS, EPISODES):
-            found, size = _size(self.path / name), sizes.get(name, 0)
+            found, size = _size(self.path, name), sizes.get(name, 0)
             if found < size:
                 raise ValueError(f"{self.path / name} is shorter than the checkpoint says ({found} < {size} bytes)")
         for name in (METRICS, EPISODES):
             if (self.path / name).exists():
-                os.truncate(self.path / name, sizes.get(name, 0))
+                with open_inside(self.path, name, "update") as log:
+                    log.truncate(sizes.get(name, 0))
 
 
 def require_new_folder(path: Path) -> None:
     """Raise ValueError, with what to do instead, unless a run can be written into a folder."""
     if path.exists() and not path.is_dir():
         raise ValueError(f"out must be a new or empty folder, {path} is a file")
-    if not path.is_dir() or not any(path.iterdir()):
+    if not path.is_dir() or is_half_made(path):
         return
     instead = "choose another, or remove it"
     if (path / CONFIG).is_file():
@@ -167,10 +171,22 @@ def require_new_folder(path: Path) -> None:
     raise ValueError(f"out must be a new or empty folder, {path} exists and is not empty; {instead}")
 
 
+def is_half_made(path: Path) -> bool:
+    """Whether a folder is empty, or holds only what was written for a run that was killed before it began."""
+    parts = tuple(f".{Path(name).stem}-" for name in (VERSIONS, SPEC, CONFIG))  # of temporary names
+    return all(entry.name in (VERSIONS, SPEC) or entry.name.startswith(parts) for entry in path.iterdir())
+
+
+def _require_begun(path: Path) -> None:
+    if path.is_dir() and any(path.iterdir()) and is_half_made(path):
+        begin = f"cramerl train ... --out {shlex.quote(str(path))}"
+        raise ValueError(f"run must be a folder made by cramerl train, {path} has no {CONFIG}; to begin one: {begin}")
+
+
 @contextmanager
 def lock_folder(path: Path, taken: str) -> Iterator[int]:
     """Lock a folder; if it is locked, ValueError says ``taken``. Children that inherit the descriptor keep the lock."""
-    with (path / ".lock").open("w") as file:
+    with open_inside(path, ".lock", "update") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -178,18 +194,29 @@ def lock_folder(path: Path, taken: str) -> Iterator[int]:
         yield file.fileno()
 
 
-def read_object(file: Path, build: Callable[[dict[str, Any]], Any]) -> Any:
-    """Build something from the object in a JSON file; ValueError names the file and what is wrong with it."""
+def read_object(folder: Path, name: str, build: Callable[[dict[str, Any]], Any], *, most: int = TEXT_BYTES) -> Any:
+    """Build something from the object in a JSON file of a folder; see `open_inside` and `parse_object`."""
+    return parse_object(Path(folder) / name, read_inside(folder, name, most=most), build)
+
+
+def parse_object(file: Path, content: bytes, build: Callable[[dict[str, Any]], Any]) -> Any:
+    """Build something from the object in JSON; ValueError names the file it is from, and what is wrong with it."""
     try:
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = parse_json(content)
         except json.JSONDecodeError as error:
             raise ValueError(f"it is not JSON ({error})") from error
         if not isinstance(values, dict):
             raise ValueError(f"it must contain an object, got {type(values).__name__}")
         return build(values)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"{file} cannot be used: {error}") from error
+
+
+def is_log_row(row: Any) -> bool:
+    """Whether something is a line of a log: an object with a step that fits an integer of 64 bits."""
+    step = row.get("step") if isinstance(row, dict) else None
+    return isinstance(step, int) and not isinstance(step, bool) and 0 <= step < 2**63
 
 
 def versions() -> dict[str, Any]:
@@ -226,10 +253,13 @@ def _norm(array: np.ndarray) -> float | None:
     return float(f"{norm:.7g}") if np.isfinite(norm) else None
 
 
-def _append(file: Path, rows: list[dict[str, Any]]) -> None:
-    text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-    with file.open("a", encoding="utf-8") as out:
-        out.write(text)
+def _lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+
+
+def _append(folder: Path, name: str, text: str) -> None:
+    with open_inside(folder, name, "append") as out:
+        out.write(text.encode())
 
 
 def run_folders(runs: Any) -> list[Path]:
@@ -239,10 +269,10 @@ def run_folders(runs: Any) -> list[Path]:
     return [Path(getattr(run, "folder", run)) for run in runs]
 
 
-def _size(file: Path, *, settle: bool = False) -> int:
-    if not file.exists():
+def _size(folder: Path, name: str, *, settle: bool = False) -> int:
+    if not (folder / name).exists():
         return 0
-    with file.open("rb") as lines:
+    with open_inside(folder, name, most=LOG_BYTES) as lines:
         if settle:
             os.fsync(lines.fileno())
         return os.fstat(lines.fileno()).st_size
@@ -250,9 +280,11 @@ def _size(file: Path, *, settle: bool = False) -> int:
 
 def load_group(path: str | Path) -> RunGroup:
     """The settings of a run, a group or an export."""
-    if not (Path(path) / CONFIG).is_file():
+    path = Path(path)
+    _require_begun(path)
+    if not (path / CONFIG).is_file():
         raise ValueError(f"run must be a folder made by cramerl train or cramerl export, {path} has no {CONFIG}")
-    return read_object(Path(path) / CONFIG, RunGroup.from_json)
+    return read_object(path, CONFIG, RunGroup.from_json)
 
 
 def load_config(path: str | Path, lane: int = 0) -> TrainConfig:

@@ -7,6 +7,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cramerl.runs.config import LANE_SETTINGS, SETTINGS, TrainConfig, require_agent_settings
@@ -15,6 +16,7 @@ MOST_LANES = 4096
 DIVERGED = "diverged"
 """Tag of the last log line of a run whose loss or weights are no longer finite."""
 _MOST_NAMED = 20
+_MAY_CHANGE = ("record", "length", "start")  # roles of settings that a resumed run may have changed
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,3 +145,20 @@ def as_group(runs: TrainConfig | Sequence[TrainConfig] | RunGroup) -> RunGroup:
         if not isinstance(config, TrainConfig):
             raise ValueError(f"runs must be a TrainConfig, several, or a RunGroup, got {config!r}")
     return RunGroup(tuple(configs))
+
+
+def require_same_settings(now: RunGroup, saved: RunGroup, folder: Path) -> None:
+    """Raise ValueError unless a checkpoint was made with these settings, except those a resumed run may change."""
+    if len(now) != len(saved):
+        raise ValueError(
+            f"{folder} has {len(now)} runs in config.json, but its checkpoint has {len(saved)}; restore the old "
+            "settings, or train a new group"
+        )
+    for config, before in zip(now.configs, saved.configs, strict=True):
+        for name, setting in SETTINGS.items():
+            value, old = getattr(config, name), getattr(before, name)
+            if setting.role not in _MAY_CHANGE and value != old:
+                raise ValueError(
+                    f"{folder} has {name} = {value!r} in config.json, but its checkpoint was made with {old!r}; "
+                    "restore the old value, or train a new run"
+                )

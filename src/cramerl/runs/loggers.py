@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cramerl._extras import load_library, require_library
+from cramerl._folders import inside
 from cramerl.runs.config import LANE_SETTINGS, TrainConfig
 from cramerl.runs.group import RunGroup
 
@@ -31,7 +32,7 @@ class TensorBoard:
         """Write one line."""
         lane = _lane(row) or "time"
         if lane not in self._writers:
-            folder = self._run / "tensorboard" / lane
+            folder = inside(self._run, f"tensorboard/{lane}")
             purge = self._step + 1 if folder.exists() else None
             self._writers[lane] = self._writer(str(folder), purge_step=purge)
         for tag, value in row.items():

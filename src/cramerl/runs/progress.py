@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
+from cramerl._printable import printable
+
 if TYPE_CHECKING:
     from cramerl.runs.trainer import OnProgress, Status
 
@@ -44,6 +46,7 @@ class ProgressBars:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
+        stream = getattr(stream, "unfiltered", stream)  # bars move the cursor; texts are filtered here
         console = Console(file=stream)
         self.live = stream.isatty() and console.is_terminal and not console.is_dumb_terminal
         self._overwrite = not self.live and in_notebook()
@@ -64,6 +67,7 @@ class ProgressBars:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
+        text = printable(text)
         if self.live:
             self._progress.console.print(text, markup=False, highlight=False)
         elif self._overwrite:
@@ -88,7 +92,7 @@ class ProgressBars:
 
     def describe(self, name: str, text: str) -> None:
         """Set the text beside a bar."""
-        self._progress.update(self._bars[name][0], description=text)
+        self._progress.update(self._bars[name][0], description=printable(text))
 
     def keep(self, names: list[str]) -> None:
         """Remove all other bars."""
@@ -97,6 +101,7 @@ class ProgressBars:
 
     def show(self, line: str, *, now: bool = False) -> None:
         """Draw the bars; or print the line, if the last one is old enough or ``now``."""
+        line = printable(line)
         if self.live:
             self._progress.refresh()
         elif self._overwrite:
@@ -138,7 +143,7 @@ def progress_display(stream: TextIO, clock: Callable[[], float] = time.monotonic
         if busy:  # called by a signal handler that interrupted this function, whose buffers cannot be entered twice
             if status.message is not None:
                 with suppress(OSError, ValueError):  # the stream is not a file, or is closed
-                    os.write(stream.fileno(), f"\n{status.message}\n".encode(errors="replace"))
+                    os.write(stream.fileno(), f"\n{printable(status.message)}\n".encode(errors="replace"))
             return
         busy = True
         try:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 TAIL = 0.2
 """The fraction of a run's steps, at its end, that is scored."""
+_ROUNDING = 0.01  # of a run's steps by which its lines may miss the beginning of the tail
 MUCH_CLIPPED = 0.25
 """Fraction of clipped mass above which a warning is due: clipped returns cannot be told from one another."""
 MUCH_CUT = 0.05
@@ -49,3 +50,18 @@ def tail_score(rows: Iterable[Mapping[str, Any]], tail: float = TAIL) -> TailSco
     if not episodes:
         return TailScore(math.nan, 0)
     return TailScore(sum(row["charts/episodes"] * row["charts/episodic_return"] for row in ended) / episodes, episodes)
+
+
+def tail_in_words(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The steps that `tail_score` counts: a line of the log stands for all steps since the one before.
+
+    Example:
+        >>> tail_in_words([{"step": step, "charts/episodes": 2} for step in (500, 1000)])
+        'the steps after 500'
+    """
+    steps = [row["step"] for row in rows if "charts/episodes" in row]
+    end = max(steps, default=0)
+    start = max((step for step in steps if not in_tail(step, end)), default=0)
+    if start >= (1 - TAIL - _ROUNDING) * end:
+        return "the last fifth of the steps"
+    return f"the steps after {start:,}" if start else "all steps"

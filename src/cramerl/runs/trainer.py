@@ -18,20 +18,24 @@ from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.checkpoint_writer import CheckpointWriter
 from cramerl.deep.episodes import Episodes
 from cramerl.deep.learner import finite_lanes
-from cramerl.deep.loop import Loop
+from cramerl.deep.loop import Loop, require_finite_rows
 from cramerl.deep.trees import flatten, unflatten
 from cramerl.runs import loggers
-from cramerl.runs.config import LANE_SETTINGS, SETTINGS
-from cramerl.runs.evaluator import Evaluator, evaluation_line, warning_of_one_game
+from cramerl.runs.config import LANE_SETTINGS
+from cramerl.runs.evaluator import (
+    Evaluator,
+    Interrupted,
+    evaluation_line,
+    warning_of_endless_games,
+    warning_of_one_game,
+)
 from cramerl.runs.folder import EPISODES, METRICS, RunFolder
 from cramerl.runs.forecast import Forecast, describe_forecast
-from cramerl.runs.group import DIVERGED, RunGroup
+from cramerl.runs.group import DIVERGED, RunGroup, require_same_settings
 from cramerl.runs.log_lines import episode_lines, evaluation_episode_lines, log_line, warning_of_cuts
 from cramerl.runs.scores import tail_score
-from cramerl.runs.stop_signals import stop_on_interrupt
+from cramerl.runs.stop_signals import stop_on_signal
 from cramerl.runs.support_watch import SupportWatch, support_of
-
-_MAY_CHANGE = ("record", "length", "start")  # roles of settings that a resumed run may have changed
 
 
 class Diverged(ValueError):  # noqa: N818 - reads well as `except Diverged`
@@ -127,25 +131,30 @@ class Trainer:
         return self.loop.block * self.loop.schedule.steps_per_block
 
     def run(self) -> Run:
-        """Train until the last step, or until Ctrl-C."""
+        """Train until the last step, or until Ctrl-C or SIGTERM."""
         if not self._restored:
             self.loop.begin_iteration(self.iteration)
         with ExitStack() as stack:
-            # Left last: whatever ends training, the checkpoint that is being written is finished, or its error told.
+            stop = stack.enter_context(stop_on_signal(self._announce_stop))
+            # Left late: whatever ends training, the checkpoint being written is finished, or its error told.
             stack.enter_context(closing(self.writer))
             self.evaluator = stack.enter_context(closing(Evaluator(self.group, self.loop.spec)))
             self.loggers = [
                 stack.enter_context(closing(x)) for x in loggers.make_loggers(self.group, self.folder.path, self.step)
             ]
-            stop = stack.enter_context(stop_on_interrupt(self._announce_stop))
             self._clock, self._clock_step = time.perf_counter(), self.step
             self._forecast = Forecast(self.loop, self.total_blocks)
             if one_game := warning_of_one_game(self.config, self.config.eval_episodes, self.config.eval_epsilon):
                 self._say(one_game)
             self._show_progress()
             while self.loop.block < self.total_blocks:
-                if not self._run_to_boundary(stop):
-                    return self._stopped()
+                try:
+                    if not self._run_to_boundary(stop):
+                        return self._stopped()
+                except Interrupted:
+                    return self._stopped(evaluating=True)
+        if self.message is not None:
+            self._show_progress()
         self._describe_weights()
         return Run(self.folder.path, self.step, True, list(self.folder.metrics()))
 
@@ -191,7 +200,7 @@ class Trainer:
             self.loop.end_iteration()
         self._log(reset=reset)
         if self.loop.block // self.eval_blocks > last_line // self.eval_blocks or self.loop.block == self.total_blocks:
-            self._evaluate()
+            self._evaluate(stop)
         if self.loop.block == end:
             self._end_iteration()
         return not stop() or self.loop.block == self.total_blocks
@@ -271,6 +280,7 @@ class Trainer:
         return found
 
     def _why_diverged(self, found: dict[int, tuple[int, str]]) -> str:
+        require_finite_rows(self.loop, self.config.env)
         update, what = max(found.values())
         self.writer.wait()
         saved = self.store.latest() if self.config.checkpoints == "full" else None
@@ -320,15 +330,17 @@ class Trainer:
             self.loop.begin_iteration(self.iteration)
         self._save()
 
-    def _evaluate(self) -> None:
-        """Play evaluation episodes with every run that has not diverged."""
+    def _evaluate(self, stop: Callable[[], bool]) -> None:
+        """Play evaluation episodes with every run that has not diverged; Interrupted if a request to stop came."""
         if not self.config.eval_episodes:
             return
         rows = []
-        for lane, played in self.evaluator.play(self.loop.all_params, self.loop.block, self._diverged):
+        for lane, played in self.evaluator.play(self.loop.all_params, self.loop.block, self._diverged, stop):
             settings = self.group.lanes[lane]
             rows.append(evaluation_line(self._place() | settings, played))
             self.folder.append_episodes(evaluation_episode_lines(settings, self.step, played))
+            if endless := warning_of_endless_games(self.config, played):
+                self._say(endless)
         self._write(rows)
 
     def _save(self, *, can_continue: bool = True) -> None:
@@ -360,13 +372,17 @@ class Trainer:
         each = [{k: array[lane] if many else array for k, array in arrays.items()} for lane in range(len(self.group))]
         self.folder.describe_weights(self.step, self.group.lanes, each, self._diverged)
 
-    def _stopped(self) -> Run:
+    def _stopped(self, *, evaluating: bool = False) -> Run:
         found = self._newly_diverged(self.loop.peek_totals())
         if found and len(self._diverged) + len(found) == len(self.group):
             raise Diverged(self._why_diverged(found))
-        if self.config.checkpoints == "full" and self.loop.can_pause:
+        if self.config.checkpoints == "full" and evaluating:
+            self._say("stopped while evaluating: resuming starts at the last checkpoint")
+        elif self.config.checkpoints == "full" and self.loop.can_pause:
             self._write_episodes(self.loop.take_episodes())  # what is not taken is not saved
             self._save()
+            self.writer.wait()
+            self._say(f"the checkpoint of step {self.step:,} is written")
         elif self.config.checkpoints == "full":
             self._say("the replay is shorter than an iteration: resuming starts at the iteration's beginning")
         self._show_progress()
@@ -383,20 +399,3 @@ class Trainer:
             status = Status(self.step, self.config.steps, per_step, speed, self._last_row, self.message)
             self.message = None
             self.on_progress(status)
-
-
-def require_same_settings(now: RunGroup, saved: RunGroup, folder: Path) -> None:
-    """Raise ValueError unless a checkpoint was made with these settings, except those a resumed run may change."""
-    if len(now) != len(saved):
-        raise ValueError(
-            f"{folder} has {len(now)} runs in config.json, but its checkpoint has {len(saved)}; restore the old "
-            "settings, or train a new group"
-        )
-    for config, before in zip(now.configs, saved.configs, strict=True):
-        for name, setting in SETTINGS.items():
-            value, old = getattr(config, name), getattr(before, name)
-            if setting.role not in _MAY_CHANGE and value != old:
-                raise ValueError(
-                    f"{folder} has {name} = {value!r} in config.json, but its checkpoint was made with {old!r}; "
-                    "restore the old value, or train a new run"
-                )

@@ -13,8 +13,15 @@ import numpy as np
 from cramerl.deep.loop import Loop
 from cramerl.runs import build, loggers
 from cramerl.runs.agents import read_weights
-from cramerl.runs.config import LANE_SETTINGS, TrainConfig, agent_name, require_agent_settings, without_aliases
-from cramerl.runs.folder import RunFolder, run_folders
+from cramerl.runs.config import (
+    LANE_SETTINGS,
+    TrainConfig,
+    agent_name,
+    applies_to_agent,
+    require_agent_settings,
+    without_aliases,
+)
+from cramerl.runs.folder import RunFolder, load_config, run_folders
 from cramerl.runs.group import RunGroup, as_group
 from cramerl.runs.presets import preset as make_preset
 from cramerl.runs.progress import is_interactive, progress_display, progress_stream
@@ -66,13 +73,13 @@ def train(
     config = group.first
     loggers.require_loggers(config)
     # Before the folder: settings that cannot be built leave nothing behind.
-    with _shown(progress, on_progress) as on_progress, closing(build.make_loop(group)) as loop:
+    with _shown(progress, on_progress) as on_progress, closing(build.make_loop(group, trust_modules=True)) as loop:
         if config.initial_weights:
             _start_from_weights(config, loop)
         folder = RunFolder.create(group, loop.spec, None if out is None else Path(out))
         with folder.locked():
             trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
-            trainer.message = _headline(config, loop.spec.family, folder.path)
+            trainer.message = _headline(config, loop, folder.path)
             return trainer.run()
 
 
@@ -83,6 +90,7 @@ def resume(
     progress: bool | None = None,
     on_progress: OnProgress | None = None,
     after_checkpoint: AfterCheckpoint | None = None,
+    trust_modules: bool = False,
 ) -> Run:
     """Continue a run from its last good checkpoint; on the same machine the result is that of an uninterrupted run.
 
@@ -92,6 +100,7 @@ def resume(
         progress: see `train`.
         on_progress: see `train`.
         after_checkpoint: see `train`.
+        trust_modules: whether the folder may name a module to import, as in "MODULE:Env-v0"; only if you trust it.
     """
     folder = RunFolder.open(run_folders(run)[0])
     group = folder.group
@@ -102,15 +111,30 @@ def resume(
         )
     if steps is not None:
         group = group.replace(steps=steps)
-    with _shown(progress, on_progress) as on_progress, closing(build.make_loop(group)) as loop, folder.locked():
+    with (
+        _shown(progress, on_progress) as on_progress,
+        closing(build.make_loop(group, trust_modules=trust_modules)) as loop,
+        folder.locked(),
+    ):
         trainer = Trainer(group, folder, loop, on_progress, after_checkpoint)
-        if not trainer.restore() and config.initial_weights:
+        if not _restored(trainer) and config.initial_weights:
             _start_from_weights(config, loop)
         if loop.schedule.blocks(group.first.steps) < loop.block:
             raise ValueError(f"steps must be at least {trainer.step}, which the run has done, got {steps}")
         if steps is not None:
             folder.change_group(group)
         return trainer.run()
+
+
+def _restored(trainer: Trainer) -> bool:
+    """Load the last checkpoint; ValueError for one that says what no run says, though its sums are right."""
+    try:
+        return trainer.restore()
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"{trainer.folder.path} cannot be resumed, its checkpoint has been altered ({what})"
+        ) from error
 
 
 def _asked_group(agent: Any, env: Any, preset: str | None, settings: dict[str, Any]) -> RunGroup:
@@ -152,7 +176,7 @@ def _shown(progress: bool | None, on_progress: OnProgress | None) -> Iterator[On
 
 
 def _start_from_weights(config: TrainConfig, loop: Loop) -> None:
-    """Start from initial weights; their support comes with them, so one that was given must be the same."""
+    """Start from initial weights; what was given must say the same of their outputs."""
     weights = read_weights(config.initial_weights, loop.params)
     if config.v_min is not None and "support" in weights:
         given, theirs = (
@@ -164,14 +188,31 @@ def _start_from_weights(config: TrainConfig, loop: Loop) -> None:
                 f"v_min and v_max must be those of initial_weights, [{low:g}, {high:g}], or none, got "
                 f"[{config.v_min:g}, {config.v_max:g}]"
             )
+    if applies_to_agent("mode_exponent", config.agent):
+        _require_same_modes(config)
     loop.set_params(weights)
 
 
-def _headline(config: TrainConfig, family: str, folder: Path) -> str:
+def _require_same_modes(config: TrainConfig) -> None:
+    theirs = load_config(config.initial_weights).mode_exponent
+    if config.mode_exponent != theirs:
+        raise ValueError(
+            f"mode_exponent must be that of initial_weights, {theirs:g}, because their outputs are in those units, got "
+            f"{config.mode_exponent:g}"
+        )
+
+
+def _headline(config: TrainConfig, loop: Loop, folder: Path) -> str:
+    family = loop.spec.family
     kind = {"gymnax": "gymnax", "atari": "Atari", "gymnasium": "Gymnasium"}[family]
     size = f"{config.steps:,} steps, {config.num_envs} environments"
     if family != "gymnax" and config.resets_environments:  # an iteration bounds the length of an episode
         size += f", reset every {config.iteration_steps // config.num_envs:,} steps"
-    return (
+    text = (
         f"{config.agent} on {config.env} ({kind}, preset {config.preset or 'none'}): {size}, into {folder}; compiling"
     )
+    if loop.schedule.blocks(config.steps) <= loop.schedule.first_learning_block:
+        text += (
+            f"; it will not learn: no update is made in the first {config.min_replay_steps:,} steps (min_replay_steps)"
+        )
+    return text

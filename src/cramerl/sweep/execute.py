@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from cramerl._folders import inside
 from cramerl.sweep.folder import log_file
 from cramerl.sweep.job import Ended, JobFile, child_environment, judge, start_child, stop_signal
 from cramerl.sweep.plan import Job
@@ -128,7 +129,7 @@ class LocalProcesses:
 
     def start(self, job: Job) -> None:
         """Start a process."""
-        file = JobFile(self._out / job.folder, job.group, log_file(self._out, job.folder))
+        file = JobFile(inside(self._out, job.folder), job.group, log_file(self._out, job.folder))
         process = start_child(self._python, file, self._environment, keep_open=(self._keep_open,))
         self._running.append((job, process))
 

@@ -6,7 +6,6 @@ The folder of a job is the truth about it: a sweep that is started again inspect
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
@@ -14,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cramerl._files import write_json
+from cramerl._folders import LOG_BYTES, inside, open_inside, parse_json
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.folder import CONFIG, METRICS, RUN_FILES, RunFolder, load_group, lock_folder, read_object
+from cramerl.runs.folder import CONFIG, METRICS, RUN_FILES, RunFolder, is_log_row, load_group, lock_folder, read_object
 from cramerl.runs.group import RunGroup
 from cramerl.sweep.plan import (
     AXES,
@@ -71,7 +71,7 @@ class Plan(NamedTuple):
 
 def log_file(out: Path, folder: str) -> Path:
     """Where the output of a job's process goes."""
-    return out / LOGS / f"{folder}.log"
+    return inside(out, f"{LOGS}/{folder}.log")
 
 
 def find_runs(out: Path) -> list[RunState]:
@@ -200,7 +200,7 @@ def read_record(out: Path) -> dict[str, Any]:
                 raise ValueError(f"{name} must hold {kind.__name__}{with_keys}, got {values!r}")
         return record
 
-    return read_object(out / RECORD, checked) if (out / RECORD).exists() else empty
+    return read_object(out, RECORD, checked) if (out / RECORD).exists() else empty
 
 
 def write_record(out: Path, plan: Plan, command: str, chosen: list[dict[str, Any]], failed: Mapping[str, str]) -> None:
@@ -225,7 +225,7 @@ def write_record(out: Path, plan: Plan, command: str, chosen: list[dict[str, Any
     choices = {(choice["agent"], choice["env"], choice["from"]): choice for choice in [*record["chosen"], *chosen]}
     content = {"format": _FORMAT, "command": "; ".join(commands), "commands": commands, "axes": axes}
     content |= {"chosen": list(choices.values()), "jobs": [job for _, job in sorted((before | jobs).items())]}
-    write_json(out / RECORD, content)
+    write_json(inside(out, RECORD), content)
 
 
 def _require_run_files(path: Path) -> None:
@@ -242,13 +242,13 @@ def last_rows(file: Path, lines: int) -> list[dict[str, Any]]:
     """At least so many lines from the end of a log, if it has them; a line cut short by a crash is left out."""
     if not file.exists():
         return []
-    with file.open("rb") as log:
+    with open_inside(file.parent, file.name, most=LOG_BYTES) as log:
         size = log.seek(0, 2)
         start = max(0, size - lines * _ROW_BYTES)
         log.seek(start)
         text = log.read().decode(errors="replace")
     try:
-        rows = [json.loads(line) for line in text.split("\n")[1 if start else 0 : -1]]
+        rows = [parse_json(line) for line in text.split("\n")[1 if start else 0 : -1]]
     except ValueError as error:
         raise ValueError(f"{file} holds a line that is not JSON: {error}") from error
-    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
+    return [row for row in rows if is_log_row(row)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from cramerl._files import write_json
+from cramerl._folders import LOG_BYTES, inside, open_inside, parse_json, read_inside
 from cramerl.runs.group import RunGroup
 from cramerl.sweep.folder import inspect_run, log_file
 from cramerl.sweep.plan import Job
@@ -41,12 +41,12 @@ class JobFile(NamedTuple):
     def write(self, file: Path) -> Path:
         """Write the file."""
         content = {"folder": str(self.folder), "log": str(self.log), "mirror": self.mirror}
-        return write_json(file, content | {"settings": self.group.to_json()})
+        return write_json(inside(file.parent, file.name), content | {"settings": self.group.to_json()})
 
     @classmethod
     def read(cls, file: Path) -> JobFile:
         """Read a file that `write` wrote."""
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = parse_json(read_inside(file.parent, file.name))
         group = RunGroup.from_json(values["settings"])
         return cls(Path(values["folder"]), group, Path(values["log"]), values["mirror"])
 
@@ -74,11 +74,11 @@ def start_child(
         keep_open: descriptors, usually of locks, that it holds too.
     """
     file = job.write(job.log.with_suffix(".json"))
-    with job.log.open("ab") as output:
+    with open_inside(job.log.parent, job.log.name, "append") as output:
         output.write(f"--- {socket.gethostname()}, process {os.getpid()}: {file}\n".encode())
         output.flush()
         return subprocess.Popen(
-            [sys.executable, *python, str(file)],
+            [sys.executable, "-P", *python, str(file)],  # a module in the current folder is not imported
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -118,7 +118,7 @@ def judge(out: Path, job: Job, status: int, said: str | None = None, *, stopping
 
 def last_line(log: Path) -> str:
     """The last line that a process wrote, without the name of the program before it."""
-    with log.open("rb") as file:
+    with open_inside(log.parent, log.name, most=LOG_BYTES) as file:
         file.seek(max(0, file.seek(0, 2) - 8192))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
     return next((line.removeprefix("cramerl: ") for line in reversed(lines) if line), "it wrote nothing")

@@ -8,21 +8,25 @@ was given up for lost, cannot damage each other's snapshots. The snapshot with t
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import json
 import os
+import re
 import uuid
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cramerl._extras import load_library
 from cramerl._files import write_whole
-from cramerl.runs.folder import CONFIG
+from cramerl._folders import ARRAY_BYTES, LOG_BYTES, inside, open_inside, parse_json, read_inside
+from cramerl.runs.folder import CONFIG, RUN_FILES
 from cramerl.sweep.folder import inspect_run, log_file
 
 _KEEP = 2  # snapshots, the newest included: one may be damaged, or be deleted while it is downloaded
+_SUM = re.compile("[0-9a-f]{64}")
 _LOG = "LOG"  # name of the job's log in a snapshot; it is not in the job's folder
 
 
@@ -42,7 +46,7 @@ class Mirror:
     @classmethod
     def of_job(cls, storage: str, out: Path, folder: str) -> Mirror:
         """The copy of a job, and its places in the folder of a sweep."""
-        return cls(f"{storage}/{folder}", out / folder, log_file(out, folder))
+        return cls(f"{storage}/{folder}", inside(out, folder), log_file(out, folder))
 
     def step(self) -> int | None:
         """Agent steps of the newest snapshot; None if there is none."""
@@ -52,7 +56,9 @@ class Mirror:
     def upload(self) -> None:
         """Upload the folder. Files that the storage already holds are not sent again."""
         local = {path.relative_to(self._folder).as_posix(): path for path in self._folder.rglob("[!.]*")}
-        local = {name: path for name, path in local.items() if path.is_file() and "/." not in name}
+        # A link would put what it points to into the storage.
+        local = {name: inside(self._folder, name) for name, path in local.items() if path.is_file()}
+        local = {name: path for name, path in local.items() if "/." not in name}
         remote, files = self._list("files"), {}
         for folder in ("files", "snapshots"):
             self._fs.makedirs(f"{self._root}/{folder}", exist_ok=True)
@@ -62,7 +68,7 @@ class Mirror:
                 if remote.get(digest) != path.stat().st_size:
                     self._fs.put_file(str(path), f"{self._root}/files/{digest}")
             else:  # the log may grow meanwhile: send what was hashed
-                data = path.read_bytes()
+                data = read_inside(path.parent, path.name, most=LOG_BYTES)
                 files[name] = digest = hashlib.sha256(data).hexdigest()
                 if remote.get(digest) != len(data):
                     self._fs.pipe_file(f"{self._root}/files/{digest}", data)
@@ -82,9 +88,10 @@ class Mirror:
         for name in sorted(self._list("snapshots"), reverse=True):
             try:
                 files = self._read(name)
+                places = {file: self._log if file == _LOG else self._place(name, file) for file in files}
                 for file, digest in files.items():
                     if checkpoints or not file.startswith("checkpoints/"):
-                        self._fetch(digest, self._log if file == _LOG else self._folder / file)
+                        self._fetch(digest, places[file])
                 return CONFIG in files
             except (FileNotFoundError, ValueError) as error:  # cut short, altered, or deleted meanwhile
                 problem = problem or error
@@ -100,6 +107,15 @@ class Mirror:
             self.upload()
         else:
             self.download(checkpoints=checkpoints)
+
+    def _place(self, snapshot: str, name: str) -> Path:
+        """Where a file that a snapshot names belongs. Anybody who can write to the storage can write a snapshot."""
+        try:
+            if PurePosixPath(name).parts[:1] not in {(file,) for file in RUN_FILES - {".lock"}}:
+                raise ValueError(f"training writes no file {name!r}")
+            return inside(self._folder, name)
+        except ValueError as error:  # no damage explains it, so an older snapshot is not tried
+            raise OSError(errno.EPERM, f"snapshot {snapshot} is refused: {error}", self.url) from error
 
     def _fetch(self, digest: str, path: Path) -> None:
         if path.is_file() and _digest(path, path.stat().st_mtime_ns) == digest:
@@ -122,7 +138,10 @@ class Mirror:
         return {name.rpartition("/")[2]: entry["size"] for name, entry in found.items()}
 
     def _read(self, name: str) -> dict[str, str]:
-        return json.loads(self._fs.cat_file(f"{self._root}/snapshots/{name}"))
+        files = parse_json(self._fs.cat_file(f"{self._root}/snapshots/{name}"))
+        if not isinstance(files, dict) or not all(_SUM.fullmatch(str(digest)) for digest in files.values()):
+            raise ValueError(f"snapshot {name} is not a list of files with their sums")
+        return files
 
     def _prune(self) -> None:
         """Delete what is older than the newest intact snapshots, and files that no snapshot names."""
@@ -179,5 +198,5 @@ def require_writable(url: str) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def _digest(path: Path, modified: int) -> str:
-    with path.open("rb") as file:
+    with open_inside(path.parent, path.name, most=ARRAY_BYTES) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cramerl._folders import inside, open_inside
 from cramerl._version import __version__
 from cramerl.sweep.folder import RECORD, locked, log_file
 from cramerl.sweep.job import (
@@ -180,7 +181,7 @@ def run_task(settings: TaskSettings, job: Job) -> tuple[int, str]:
                     f"{here} does not see {settings.out}: put the sweep on a file system that all machines share, or "
                     "use --storage URL"
                 )
-            file, locks = JobFile(settings.out / job.folder, job.group, log_file(settings.out, job.folder)), ()
+            file, locks = JobFile(inside(settings.out, job.folder), job.group, log_file(settings.out, job.folder)), ()
         else:
             place, lock = stack.enter_context(scratch_folder(settings.scratch))
             mirror = Mirror(f"{settings.storage}/{job.folder}", place / "run", place / "log")
@@ -228,9 +229,11 @@ def scratch_folder(root: str) -> Iterator[tuple[Path, int]]:
         root: where to create it; "" for the temporary folder of this machine.
     """
     base = Path(root) if root else Path(tempfile.gettempdir()) / f"cramerl-{os.getuid()}"
-    base.mkdir(parents=True, exist_ok=True)
+    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not root and (base.is_symlink() or base.stat().st_uid != os.getuid()):  # every folder in it may be removed
+        raise ValueError(f"scratch must be given: {base}, the default, belongs to another user")
     with ExitStack() as stack:
-        with (base / ".lock").open("w") as guard:
+        with open_inside(base, ".lock", "update") as guard:
             fcntl.flock(guard, fcntl.LOCK_EX)  # a folder that was just created is not locked yet
             for left in [path for path in base.iterdir() if path.is_dir()]:
                 with suppress(ValueError, OSError), locked(left):  # locked as long as its task or its child lives

@@ -27,7 +27,7 @@ def require_buildable(plan: Plan) -> None:
     new = [job.group.first for job in plan.jobs if job.start != "resume"]
     for config in {tuple(getattr(one, name) for name in ("agent", "env", *sized)): one for one in new}.values():
         require_loggers(config)
-        with closing(make_envs(config, 1)) as envs:
+        with closing(make_envs(config, 1, trust_modules=True)) as envs:
             make_learner(config, envs.spec)
 
 

@@ -29,7 +29,9 @@ def train_job(job: JobFile, on_progress: OnProgress | None = None) -> Run:
         if found.finished and found.group.first.steps >= steps:
             return Run(job.folder, found.step, True, list(RunFolder(job.folder).metrics()))
         if found.group.first.checkpoints == "full":
-            return resume(job.folder, steps if steps > found.group.first.steps else None, **callbacks)
+            named_here = found.group.first.env == job.group.first.env  # and not in the folder alone
+            longer = steps if steps > found.group.first.steps else None
+            return resume(job.folder, longer, trust_modules=named_here, **callbacks)
     clear_folder(job.folder)
     return train(job.group, out=job.folder, **callbacks)
 

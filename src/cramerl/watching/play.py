@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class Watched(NamedTuple):
-    """A trained agent, its settings and its name on the page."""
+    """A trained agent, its settings, its name on the page, and what must be said of its weights, if anything."""
 
     name: str
     config: TrainConfig
     agent: Agent
+    note: str | None = None
 
 
 class PlayedStep(NamedTuple):
@@ -60,16 +61,16 @@ def load_watched(runs: Sequence[str | Path], lanes: Sequence[int] | None = None)
         raise ValueError(f"lanes must be one number, or one for each of {len(runs)} runs, got {len(lanes)}")
     configs = [load_config(run, lane) for run, lane in zip(runs, lanes, strict=True)]
     _require_same("environment", runs, [game_name(config.env) or config.env for config in configs])
-    loaded = [agents.load_agent(run, lane=lane) for run, lane in zip(runs, lanes, strict=True)]
-    _require_same("actions", runs, [agent.spec.num_actions for agent in loaded])
-    _require_same("observations", runs, [agent.spec.observation_shape for agent in loaded])
+    loaded = [agents.load(Path(run), lane) for run, lane in zip(runs, lanes, strict=True)]
+    _require_same("actions", runs, [one.spec.num_actions for one in loaded])
+    _require_same("observations", runs, [one.spec.observation_shape for one in loaded])
     kinds, watched = [config.agent for config in configs], {}
-    for i, (run, lane, config, agent) in enumerate(zip(runs, lanes, configs, loaded, strict=True), start=1):
+    for i, (run, lane, config, one) in enumerate(zip(runs, lanes, configs, loaded, strict=True), start=1):
         name = config.agent
         if kinds.count(name) > 1:
             name += f" ({Path(run).resolve().name}{f', lane {lane}' if len(load_group(run)) > 1 else ''})"
         name += f" {i}" if name in watched else ""
-        watched[name] = Watched(name, config, agent)
+        watched[name] = Watched(name, config, one.agent(run), one.note and one.note.replace(str(run), Path(run).name))
     return list(watched.values())
 
 
@@ -80,12 +81,15 @@ class Player:
         watched: agents; the first one acts, in the environment of its own settings.
         epsilon: fraction of random actions; None for the first agent's ``eval_epsilon``.
         seed: of the environment and the random actions.
+        trust_modules: whether the name of the environment may import a module, see `make_envs`.
     """
 
-    def __init__(self, watched: Sequence[Watched], *, epsilon: float | None = None, seed: int = 0):
+    def __init__(
+        self, watched: Sequence[Watched], *, epsilon: float | None = None, seed: int = 0, trust_modules: bool = False
+    ):
         self.watched, self.config, self.seed = list(watched), watched[0].config, seed
         self.epsilon = self.config.eval_epsilon if epsilon is None else epsilon
-        self.env = FilmedEnv(self.config)
+        self.env = FilmedEnv(self.config, trust_modules=trust_modules)
         self._predict = [_predictor(one.agent) for one in self.watched]
         try:
             for what in ("num_actions", "observation_shape"):
@@ -137,6 +141,7 @@ def record(
     epsilon: float | None = None,
     seed: int = 0,
     max_steps: int | None = None,
+    trust_modules: bool = False,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> Recording:
     """Play whole episodes and record every step with the predictions of every agent.
@@ -146,10 +151,14 @@ def record(
         episodes: how many.
         epsilon: fraction of random actions; None for the first agent's ``eval_epsilon``.
         seed: of the environment and the random actions.
-        max_steps: stop after this many steps, even within an episode.
+        max_steps: stop after this many steps, even within an episode; None: `MOST_STEPS` for each episode.
+        trust_modules: whether the name of the environment may import a module, see `make_envs`.
         on_progress: called now and then with a line about the progress.
     """
-    player = Player(watched, epsilon=epsilon, seed=seed)
+    from cramerl.deep.agent import MOST_STEPS
+
+    longest = max(MOST_STEPS, watched[0].config.max_episode_steps + 1) * episodes if max_steps is None else max_steps
+    player = Player(watched, epsilon=epsilon, seed=seed, trust_modules=trust_modules)
     steps: list[PlayedStep] = []
     tape: Tape | None = None
     try:
@@ -160,7 +169,7 @@ def record(
             steps.append(step._replace(picture=np.zeros(0, np.uint8)))  # the tape holds it in less memory
             if len(steps) % 100 == 0:
                 on_progress(f"{len(steps):,} steps, score {step.score:,.0f}")
-            if len(steps) == max_steps or (step.ended and step.episode == episodes - 1):
+            if len(steps) == longest or (step.ended and step.episode == episodes - 1):
                 break
     finally:
         player.close()
@@ -180,6 +189,7 @@ def assemble(player: Player, steps: Sequence[PlayedStep], tape: Tape) -> Recordi
     if len(names) > 1:
         predict = "predicts" if len(names) == 2 else "predict"
         facts.append(f"{names[0]} plays; {_listed(names[1:])} {predict} from the same frames")
+    facts += [one.note for one in player.watched if one.note is not None]
     action = np.array([one.action for one in steps], np.int32)
     reward = np.array([one.reward for one in steps], np.float32)
     terminated = np.array([one.terminated for one in steps])

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cramerl import plots
+from cramerl._folders import LOG_BYTES
 from cramerl.linear.evaluation_file import EVALUATION_FILE, EvaluationRecord, parse_record
 from cramerl.runs.folder import read_object
 
@@ -236,7 +237,10 @@ def is_evaluation(folder: str | Path) -> bool:
 def read_evaluation(folder: str | Path) -> Recording:
     """The states that ``cramerl evaluate`` evaluated as a recording, in the order of their numbers."""
     return read_object(
-        Path(folder) / EVALUATION_FILE, lambda values: _evaluated(parse_record(values), Path(folder).resolve().name)
+        Path(folder),
+        EVALUATION_FILE,
+        lambda values: _evaluated(parse_record(values), Path(folder).resolve().name),
+        most=LOG_BYTES,
     )
 
 

@@ -53,13 +53,17 @@ class FilmedEnv:
         palette: the colours of all pictures so far.
         legend: what colours mean, as pairs of a name and a colour.
         caption: what the picture is, in a few words.
+
+    Args:
+        config: the settings.
+        trust_modules: see `make_envs`.
     """
 
     num_envs = 1
 
-    def __init__(self, config: TrainConfig):
+    def __init__(self, config: TrainConfig, *, trust_modules: bool = False):
         family = env_family(config.env)
-        self._envs = build.make_envs(config, 1, pictures=family == "gymnasium")
+        self._envs = build.make_envs(config, 1, pictures=family == "gymnasium", trust_modules=trust_modules)
         self._colour_envs = build.make_envs(config, 1, pictures=True) if family == "atari" else None
         self._render: Callable[[], np.ndarray | None] = getattr(self._envs, "render", lambda: None)
         self.spec = self._envs.spec

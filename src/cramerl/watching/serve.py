@@ -1,12 +1,19 @@
-"""Live play on the loopback address: the page asks for new steps, and the agent plays while somebody watches."""
+"""Live play on the loopback address: the page asks for new steps, and the agent plays while somebody watches.
+
+Every page of the web can send requests to the loopback address. Those that do not come from our page are refused, by
+the names they carry, and nobody can keep a connection for long.
+"""
 
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 import time
 from collections import deque
+from contextlib import suppress
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,6 +26,8 @@ from cramerl.watching.recording import Tape
 HOST = "127.0.0.1"
 _KEPT_STEPS = 2_000  # for a page that is opened late or was asleep
 _PART_STEPS = 200  # most steps in one answer
+_SILENT_SECONDS, _REQUEST_SECONDS = 5.0, 20.0  # that a client may be silent, and that it may take in all
+_MOST_CONNECTIONS = 32
 _IDLE_SECONDS = 5.0  # without a request, after which the agent pauses
 
 
@@ -101,6 +110,8 @@ class LiveServer(ThreadingHTTPServer):
     live: Live | None = None
 
     def __init__(self, port: int):
+        self._began: dict[socket.socket, float] = {}  # of each open connection
+        self._guard = threading.Lock()
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
@@ -111,20 +122,59 @@ class LiveServer(ThreadingHTTPServer):
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; while there are too many connections, end those that take too long, or else this one."""
+        with self._guard:
+            if len(self._began) >= _MOST_CONNECTIONS:
+                for other, began in self._began.items():
+                    if time.monotonic() - began > _REQUEST_SECONDS:
+                        with suppress(OSError):
+                            other.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it
+            full = len(self._began) >= _MOST_CONNECTIONS
+            if not full:
+                self._began[request] = time.monotonic()
+        if full:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, then forget the connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._guard:
+                self._began.pop(request, None)
+
     @property
     def address(self) -> str:
         """The URL of the page."""
         return f"http://{HOST}:{self.server_address[1]}/"
 
+    def refusal(self, headers: Message) -> str | None:
+        """Why a request is not answered, from what its browser says about it; None if it may come from our page."""
+        port = self.server_address[1]
+        hosts = [f"{name}:{port}" for name in (HOST, "localhost")] + [HOST, "localhost"] * (port == 80)
+        if headers.get_all("Host", []) not in [[host] for host in hosts]:  # a name that resolves to this machine
+            return f"Host must be {hosts[0]}"
+        origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "none")
+        if origin not in (None, *(f"http://{host}" for host in hosts)) or site not in ("none", "same-origin"):
+            return "another page must not ask"
+        return None
+
 
 class _Handler(BaseHTTPRequestHandler):
+    timeout = _SILENT_SECONDS
+
     def do_GET(self) -> None:
         """Answer with the page at /, and with new steps at /steps?after=N."""
         url, live = urlsplit(self.path), self.server.live  # type: ignore[attr-defined] - a LiveServer
         after = parse_qs(url.query).get("after", ["-1"])[0]
         status, kind = 200, "text/plain"
         try:
-            if url.path == "/":
+            if (refusal := self.server.refusal(self.headers)) is not None:  # type: ignore[attr-defined] - a LiveServer
+                status, text = 403, refusal
+            elif url.path == "/":
                 kind, text = "text/html", live.page()
             elif url.path != "/steps":
                 status, text = 404, "not found; the page is at /"
@@ -139,6 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Cache-Control", "no-store")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         self.wfile.write(data)
 

@@ -125,4 +125,4 @@ def _make_axes(recording: Recording) -> list[Any]:
 
 
 def _draw_title(ax: Any, text: str) -> None:
-    ax.draw_artist(ax.set_title(text, fontsize=11, loc="left", animated=True))
+    ax.draw_artist(ax.set_title(text, fontsize=11, loc="left", animated=True, parse_math=False))

@@ -24,6 +24,7 @@ def watch(
     seed: int = 0,
     lanes: Sequence[int] | None = None,
     overwrite: bool = False,
+    trust_modules: bool = False,
 ) -> Path:
     """Play with a trained agent and write a page of what it predicts, as the command ``cramerl watch`` does.
 
@@ -33,11 +34,12 @@ def watch(
         out: the page, one HTML file; an earlier page is replaced.
         highlight: a phenomenon to mark, at whose strongest step the page opens (`cramerl.watching.phenomena`).
         episodes: how many are played.
-        max_steps: stop after this many steps, even within an episode.
+        max_steps: stop after this many steps, even within an episode; None: after 100,000 for each episode.
         epsilon: fraction of random actions; None: the run's ``eval_epsilon``.
         seed: of the environment and the random actions.
         lanes: which run of each folder that holds a group; one number counts for all.
         overwrite: whether ``out`` may replace a file that is not such a page.
+        trust_modules: whether the folder may name a module to import, as in "MODULE:Env-v0"; only if you trust it.
 
     Returns:
         The page.
@@ -52,4 +54,5 @@ def watch(
     if len(folders) == 1 and is_evaluation(folders[0]):
         return write_page(read_evaluation(folders[0]), out, highlight=highlight)
     playing = {"episodes": episodes, "epsilon": epsilon, "seed": seed, "max_steps": max_steps}
+    playing |= {"trust_modules": trust_modules}
     return write_page(record(load_watched(folders, lanes), **playing), out, highlight=highlight)

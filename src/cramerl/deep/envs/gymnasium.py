@@ -96,9 +96,11 @@ class GymnasiumEnvs:
         observations, rewards, terminated, truncated, _ = envs.step(actions.astype(np.int64) + self._first_action)
         ended = np.asarray(terminated | truncated, bool)
         self._ended = ended
+        with np.errstate(over="ignore"):
+            rewards = np.where(first, 0.0, rewards).astype(np.float32)
         return Step(
             frames=self._frames(observations),
-            rewards=np.where(first, 0.0, rewards).astype(np.float32),
+            rewards=self._finite("rewards", rewards),
             terminated=np.asarray(terminated, bool),
             ended=ended.copy(),
             first=first,
@@ -124,7 +126,16 @@ class GymnasiumEnvs:
         if isinstance(self._space, Discrete):
             values = self._space.start + np.arange(self._space.n)
             return (np.asarray(observations)[:, None] == values).astype(np.float32)
-        return np.asarray(observations, self.spec.frame_dtype).reshape(self.num_envs, *self.spec.frame_shape)
+        with np.errstate(over="ignore"):
+            frames = np.asarray(observations, self.spec.frame_dtype)
+        return self._finite("observations", frames.reshape(self.num_envs, *self.spec.frame_shape))
+
+    def _finite(self, what: str, numbers: np.ndarray) -> np.ndarray:
+        """Numbers that an agent can learn from; ValueError blames the environment for others."""
+        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+            bad = numbers[~np.isfinite(numbers)][0]
+            raise ValueError(f"{what} must be finite numbers (of float32), {self.spec.name} gave {bad}")
+        return numbers
 
     def _open(self) -> VectorEnv:
         if self._envs is None:

@@ -58,6 +58,21 @@ def env_name(name: Any) -> Any:
     return f"ALE/{name[4:]}" if name.lower().startswith("ale/") else name
 
 
+def imported_module(name: str) -> str | None:
+    """The module that Gymnasium imports to make an environment, if the name, or one of its options, says which.
+
+    Example:
+        >>> imported_module("my_games:Maze-v0"), imported_module("gym:CartPole-v1"), imported_module("pong")
+        ('my_games', None, None)
+    """
+    if env_family(name) != "gymnasium":
+        return None
+    module, colon, _ = name.removeprefix("gym:").partition(":")
+    if colon:
+        return module
+    return "gym" if module.startswith("GymV") else None  # whose option env_id may name a module
+
+
 def sibling(name: str) -> str | None:
     """The small game of gymnax that has the same name as an Atari game, if there is one.
 
