@@ -59,7 +59,7 @@ def test_an_export_says_it_and_has_the_score_of_its_weights(damaged, tmp_path):
     assert SAID in exported.stderr
     card = (tmp_path / "agent/README.md").read_text()
     assert "| trained | 100 steps |" in card
-    assert "| mean return | 100.00 (training episodes, last fifth of 100 steps) |" in card
+    assert "| mean return | 100.00 (training episodes in the steps after 50, 100 in all) |" in card
     weights = safetensors.numpy.load_file(tmp_path / "agent/model.safetensors")
     older = safetensors.numpy.load_file(damaged / "checkpoints/000001/state.safetensors")
     assert {name: array.tolist() for name, array in weights.items()} == {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cramerl._extras import load_library
 from cramerl._pages import render
 from cramerl.claims.claim import Claim, Verdict
 from cramerl.claims.table import MARKS, count, show, split, summary
@@ -59,6 +60,7 @@ def _counted(counts: Mapping[Verdict, int]) -> str:
     return ", ".join(f"{counts[verdict]} {words}" for verdict, (_, words) in _VERDICTS.items())
 
 
-def _plain(text: str) -> str:
+def _plain(text: str) -> Any:
     """Text with every character escaped that Markdown would interpret."""
-    return "".join(f"\\{letter}" if letter in "\\`*_|<>[]$#~^{}" else letter for letter in text)
+    escaped = "".join(f"\\{letter}" if letter in "\\`*_|<>[]$#~^{}" else letter for letter in text)
+    return load_library("markupsafe").Markup(escaped)
