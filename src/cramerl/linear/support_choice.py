@@ -32,20 +32,25 @@ def suggest_support(process: MarkovRewardProcess, num_atoms: int = 51, deviation
 
 
 def support_from_data(
-    source: Source, discount: float, num_atoms: int, regularisation: float, seen: tuple[float, float] | None = None
+    source: Source,
+    discount: float,
+    num_atoms: int,
+    regularisation: float,
+    seen: tuple[float, float] | None = None,
+    tol: float = 1e-8,
 ) -> Support:
     """An even support for the returns of a log: as far as they probably reach, and no further than they can.
 
     It reaches from the mean return - 4 to + 4 standard deviations, both estimated linearly, and holds every reward of
     the data, followed by the mean return of the next state or by nothing. ``seen`` has the smallest and largest return
-    of whole episodes, which it holds too. Three passes over the rows: for the means, for the variances around them, and
+    of whole episodes, which it holds too. ``tol`` is the precision of the estimates from many features. Three passes over the rows: for the means, for the variances around them, and
     for how far both reach.
     """
     size = few_rows(min(source.num_features, MOST_DENSE))
     sums = source.total(FeatureSums(discount, source.num_features))
     gram = sums.gram + sums.weight * ridge(sums, regularisation)
     least, most = _reach(sums)
-    mean = _solved(gram - sums.cross, sums.reward_vector)
+    mean = _solved(gram - sums.cross, sums.reward_vector, tol)
 
     def value(features: Any) -> Floats:
         return np.clip(features @ mean, least, most)
@@ -58,7 +63,7 @@ def support_from_data(
 
     # Variances obey a Bellman equation too: squared temporal differences, discounted by the square of the discount.
     spread, cross = source.total(RowTotals(squared_surprise, (operator.add, operator.add), size)).values
-    variance = _solved(gram - cross, spread)
+    variance = _solved(gram - cross, spread, tol)
 
     def reach(part: Rows) -> list[Any]:
         v, margin = value(part.features), 4 * np.sqrt(np.clip(part.features @ variance, 0.0, None))
@@ -91,10 +96,10 @@ def _reach(sums: FeatureSums) -> tuple[float, float]:
     return float(min(least, go_least)), float(max(most, go_most))
 
 
-def _solved(matrix: Any, target: Floats) -> Floats:
+def _solved(matrix: Any, target: Floats, tol: float) -> Floats:
     """Weights of a linear system; by least squares, because a first chunk may have fewer rows than features."""
     if not sparse.issparse(matrix):
         return least_squares(matrix, target, 1e-10)
     from scipy.sparse.linalg import lsmr  # slow to import, and rarely needed
 
-    return lsmr(matrix, target, atol=1e-8, btol=1e-8, maxiter=1000)[0]
+    return lsmr(matrix, target, atol=tol, btol=tol, maxiter=1000)[0]

@@ -257,7 +257,7 @@ def _divided(log: Log, held_out: float, seed: int) -> tuple[Log, Log]:
 
 def _selection(log: Log, features: Any, discount: float, seed: int, regularisation: float | None) -> Selection:
     if features is None:
-        found = choose_features(log, discount, seed)
+        found = choose_features(log, discount, seed, 1 + len(log.action_levels or ()))
     else:
         built = state_features(features, some_observations(log), log.schema, seed)
         found = score_features(log, built, discount, seed)

@@ -120,7 +120,7 @@ def _start(basis: Any, starts: Starts) -> Floats:
 
 
 def _solved(system: Any, constant: Any) -> Floats:
-    tol = 1e-5 * float(np.linalg.norm(constant))
+    tol = 1e-4 * float(np.linalg.norm(constant))
     return solve_fixed_point(system.adjoint, constant, tol, 20_000).solution
 
 

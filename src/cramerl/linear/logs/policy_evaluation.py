@@ -12,13 +12,14 @@ import numpy as np
 from cramerl._arrays import Floats
 from cramerl._checks import require_choice, require_count, require_log_discount
 from cramerl.linear.logs.action_features import action_features
+from cramerl.linear.logs.atoms import support_for_returns
 from cramerl.linear.logs.basis import state_features
 from cramerl.linear.logs.comparators import Comparison
 from cramerl.linear.logs.estimates import Estimate, ReturnDistribution
 from cramerl.linear.logs.influence import HeightInfluence, bootstrap_influence, height_influence
 from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.policies import Policy, make_policy
-from cramerl.linear.logs.returns import seen_returns
+from cramerl.linear.logs.returns import SeenReturns, seen_returns
 from cramerl.linear.logs.rows import LogRows, Starts, starts_of
 from cramerl.linear.logs.selection import Selection, choose_features, score_features, some_observations
 from cramerl.linear.logs.trust import Trust, compare, judge
@@ -231,12 +232,14 @@ def evaluate_policy(
     if not policies:
         raise ValueError("policy must have at least one policy, got an empty dictionary")
     say("choosing features ...")
-    selection = _selection(log, features, settings)
+    made = [make_policy(given, log) for given in policies.values()]
+    copies = 1 + len(log.action_levels or ()) if features_action is None and any(made) else 1
+    selection = _selection(log, features, settings, copies)
     found = PolicyEvaluations()
-    for name, given in policies.items():
+    for name, target in zip(policies, made, strict=True):
         say(f"evaluating {name or 'the policy'} ...")
         rows = LogRows(log, selection.features)
-        if (target := make_policy(given, log)) is not None:
+        if target is not None:
             actions = action_features(features_action, selection.features, log.action_levels, 0)
             rows = LogRows(log, selection.features, actions, target)
         found[name] = _evaluated(rows, start, selection, settings)
@@ -266,9 +269,9 @@ def _settings(
     return Settings(float(chosen), float(level), support, num_atoms, regularisation, intervals, resamples, seed)
 
 
-def _selection(log: Log, features: Any, settings: Settings) -> Selection:
+def _selection(log: Log, features: Any, settings: Settings, copies: int) -> Selection:
     if features is None:
-        return choose_features(log, settings.discount, settings.seed)
+        return choose_features(log, settings.discount, settings.seed, copies)
     built = state_features(features, some_observations(log), log.schema, settings.seed)
     if settings.regularisation is None:
         return score_features(log, built, settings.discount, settings.seed)
@@ -290,22 +293,23 @@ def _fitted(rows: LogRows, selection: Selection, settings: Settings) -> Distribu
     rho = settings.regularisation
     if rho is None:
         rho = selection.strength / rows.log.num_transitions
-    atoms = settings.num_atoms or _ATOMS
+    seen = None if settings.support is not None else seen_returns(rows.log, settings.discount)
+    atoms = _ATOMS
     while True:
-        support = settings.support or _support(rows, settings, atoms, rho)
+        support = settings.support or _support(rows, settings, seen, atoms, rho)
         model = DistributionalLSTD(support, settings.discount, regularisation=rho, tol=1e-10).fit_source(rows)
-        more = 2 * atoms - 1
-        if settings.support is not None or settings.num_atoms is not None or more > _MOST_ATOMS:
+        atoms = 2 * atoms - 1
+        if settings.support is not None or settings.num_atoms is not None or atoms > _MOST_ATOMS:
             return model
-        if not model.certificate_.variance_ratio > _WIDENED or more * rows.num_features > _MOST_UNKNOWNS:
+        if not model.certificate_.variance_ratio > _WIDENED or atoms * rows.num_features > _MOST_UNKNOWNS:
             return model
-        atoms = more
 
 
-def _support(rows: LogRows, settings: Settings, atoms: int, rho: float) -> Support:
-    seen = seen_returns(rows.log, settings.discount)
-    ends = (seen.low, seen.high) if seen.count else None
-    return support_from_data(rows, settings.discount, atoms, rho, ends)
+def _support(rows: LogRows, settings: Settings, seen: SeenReturns | None, atoms: int, rho: float) -> Support:
+    ends = (seen.low, seen.high) if seen is not None and seen.count else None
+    reach = support_from_data(rows, settings.discount, _ATOMS, rho, ends, tol=1e-4)
+    sample = np.empty(0) if seen is None else seen.sample
+    return support_for_returns(reach, sample, settings.num_atoms or atoms, exact=settings.num_atoms is not None)
 
 
 def _distribution(

@@ -12,6 +12,9 @@ from cramerl._checks import require_log_discount
 from cramerl.linear.logs.episodes import Episodes
 from cramerl.linear.logs.log import Log
 
+# Returns that are kept as a sample.
+_MOST_SAMPLED = 100_000
+
 
 class SeenReturns(NamedTuple):
     """The realised returns of complete episodes; of cut episodes they are not known."""
@@ -23,6 +26,8 @@ class SeenReturns(NamedTuple):
     high: float
     start_values: Floats
     """(episodes,) returns of the first rows."""
+    sample: Floats
+    """Returns of these rows, evenly thinned if they are very many."""
     truncated_share: float
     """Share of all episodes that are cut."""
 
@@ -52,14 +57,30 @@ def realised_returns(block: Episodes, discount: float | None) -> tuple[Floats, N
 
 def seen_returns(log: Log, discount: float | None) -> SeenReturns:
     """What the complete episodes of a log returned."""
-    count, low, high, starts = 0, np.inf, -np.inf, [np.empty(0)]
+    count, low, high, starts, sample = 0, np.inf, -np.inf, [np.empty(0)], _Sample()
     for block in log.blocks():
         returns, whole = realised_returns(block, discount)
         starts.append(returns[whole & (block.step == 0)])
         count += int(whole.sum())
         low, high = returns[whole].min(initial=low), returns[whole].max(initial=high)
+        sample.add(returns[whole])
     low, high = (float(low), float(high)) if count else (np.nan, np.nan)
-    return SeenReturns(count, low, high, np.concatenate(starts), log.counts.truncated / log.counts.episodes)
+    share = log.counts.truncated / log.counts.episodes
+    return SeenReturns(count, low, high, np.concatenate(starts), sample.values, share)
+
+
+class _Sample:
+    """Every so many values of a long sequence."""
+
+    def __init__(self):
+        self.values, self._every, self._passed = np.empty(0), 1, 0
+
+    def add(self, values: Floats) -> None:
+        """Go on with these values."""
+        self.values = np.concatenate([self.values, values[-self._passed % self._every :: self._every]])
+        self._passed += len(values)
+        while len(self.values) > _MOST_SAMPLED:
+            self.values, self._every = self.values[::2], 2 * self._every
 
 
 def row_discounts(block: Episodes, discount: float | None) -> Floats:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cramerl._arrays import Floats
+from cramerl.linear.logs.atoms import support_for_returns
 from cramerl.linear.logs.basis import StateFeatures, candidates, state_features
 from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.observations import Observations
@@ -68,10 +69,13 @@ def some_observations(log: Log) -> Observations:
     return Observations.join(parts)
 
 
-def choose_features(log: Log, discount: float, seed: int) -> Selection:
-    """Choose the basis, its size and the regularisation by the CRPS of held-out returns."""
+def choose_features(log: Log, discount: float, seed: int, copies: int = 1) -> Selection:
+    """Choose the basis, its size and the regularisation by the CRPS of held-out returns.
+
+    There will be ``copies`` of the features, as where each action has its own, so candidates have so many times fewer.
+    """
     observations = some_observations(log)
-    names = candidates(observations, log.schema, log.num_transitions)
+    names = candidates(observations, log.schema, log.num_transitions // copies)
     held_out = split_log(log, discount, seed)
     if held_out is None:
         return Selection(state_features(names[0], observations, log.schema, seed), STRENGTHS[0], (), np.nan, np.nan)
@@ -119,7 +123,10 @@ def split_log(log: Log, discount: float, seed: int) -> HeldOut | None:
     returns = seen + np.where(complete, 0.0, tails * rng.choice(reference, len(seen)))
     low, high = min(reference.min(), returns.min()), max(reference.max(), returns.max())
     margin = max(1e-6, 1e-6 * abs(low), 0.0 if high > low else 1.0)
-    return HeldOut(fitted, scored, Support.uniform(low - margin, high + margin, _ATOMS), returns, 1 - complete.mean())
+    reach = Support.uniform(low - margin, high + margin, _ATOMS)
+    return HeldOut(
+        fitted, scored, support_for_returns(reach, reference, _ATOMS, exact=True), returns, 1 - complete.mean()
+    )
 
 
 def held_out_crps(held_out: HeldOut, features: StateFeatures, strength: float, discount: float) -> float:

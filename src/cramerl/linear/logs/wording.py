@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cramerl.linear.logs.estimates import Estimate
+from cramerl.supports import Support
 
 if TYPE_CHECKING:
     from cramerl.linear.logs.policy_evaluation import PolicyEvaluation
@@ -56,13 +57,20 @@ def details(found: PolicyEvaluation) -> str:
         repr(log),
         *log.notes,
         f"Features: {selection.features.name}, {model.n_features_in_} columns; {_choice(found)}",
-        f"Support: {model.support_!r}; equations solved: {model.method_}, residual {model.residual_:.1e}.",
+        f"Support: {atoms_in_words(model.support_)}.",
+        f"Equations solved: {model.method_}, residual {model.residual_:.1e}.",
         f"Mean return by ordinary LSTD: {found.lstd_mean:.4g}.",
         model.support_report_.sentence,
         *model.certificate_.sentences,
         *found.messages,
     ]
     return "\n".join(lines)
+
+
+def atoms_in_words(support: Support) -> str:
+    """How many atoms a support has, and where they lie."""
+    how = "evenly spaced" if support.is_uniform else "closest together where returns were seen"
+    return f"{support.num_atoms} atoms from {support.v_min:.6g} to {support.v_max:.6g}, {how}"
 
 
 def _choice(found: PolicyEvaluation) -> str:
