@@ -43,8 +43,8 @@ def support_from_data(
 
     It reaches from the mean return - 4 to + 4 standard deviations, both estimated linearly, and holds every reward of
     the data, followed by the mean return of the next state or by nothing. ``seen`` has the smallest and largest return
-    of whole episodes, which it holds too. ``tol`` is the precision of the estimates from many features. Three passes over the rows: for the means, for the variances around them, and
-    for how far both reach.
+    of whole episodes, which it holds too. Three passes over the rows: for the means, for the variances around them, and
+    for how far both reach. ``tol`` is the precision of means and variances where features are many.
     """
     size = few_rows(min(source.num_features, MOST_DENSE))
     sums = source.total(FeatureSums(discount, source.num_features))

@@ -14,18 +14,22 @@ from cramerl.linear.logs.log import Log
 
 # Returns that are kept as a sample.
 _MOST_SAMPLED = 100_000
+# Discount of what a cut hides below which the return before it is known.
+_LITTLE_LEFT = 0.01
+# What stands for the logarithm of a discount of zero.
+_LEAST_LOG = -1e6
 
 
 class SeenReturns(NamedTuple):
-    """The realised returns of complete episodes; of cut episodes they are not known."""
+    """The returns that are known: in complete episodes, and so long before a cut that what it hides counts little."""
 
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
-    """Rows of complete episodes."""
+    """Rows with a known return."""
     low: float
     """Smallest return of these rows; NaN if there are none."""
     high: float
     start_values: Floats
-    """(episodes,) returns of the first rows."""
+    """(episodes,) returns of the first rows of complete episodes."""
     sample: Floats
     """Returns of these rows, evenly thinned if they are very many."""
     truncated_share: float
@@ -56,14 +60,15 @@ def realised_returns(block: Episodes, discount: float | None) -> tuple[Floats, N
 
 
 def seen_returns(log: Log, discount: float | None) -> SeenReturns:
-    """What the complete episodes of a log returned."""
+    """The returns that a log shows."""
     count, low, high, starts, sample = 0, np.inf, -np.inf, [np.empty(0)], _Sample()
     for block in log.blocks():
         returns, whole = realised_returns(block, discount)
         starts.append(returns[whole & (block.step == 0)])
-        count += int(whole.sum())
-        low, high = returns[whole].min(initial=low), returns[whole].max(initial=high)
-        sample.add(returns[whole])
+        known = whole | (discounts_left(block, discount) < _LITTLE_LEFT)
+        count += int(known.sum())
+        low, high = returns[known].min(initial=low), returns[known].max(initial=high)
+        sample.add(returns[known])
     low, high = (float(low), float(high)) if count else (np.nan, np.nan)
     share = log.counts.truncated / log.counts.episodes
     return SeenReturns(count, low, high, np.concatenate(starts), sample.values, share)
@@ -88,6 +93,16 @@ def row_discounts(block: Episodes, discount: float | None) -> Floats:
     if block.discounts is not None:
         return block.discounts.astype(np.float64)
     return np.full(len(block.rewards), require_log_discount(discount))
+
+
+def discounts_left(block: Episodes, discount: float | None) -> Floats:
+    """(n,) the product of the discounts from each row to the end of its episode in the log."""
+    with np.errstate(divide="ignore"):
+        logs = np.maximum(np.log(row_discounts(block, discount)), _LEAST_LOG)
+    last = last_rows(block.step)
+    after = np.cumsum(logs[::-1])[::-1]
+    beyond = np.append(after, 0.0)[last + 1]
+    return np.exp(np.maximum(after - np.repeat(beyond, np.diff(last, prepend=-1)), -700.0))
 
 
 def so_far(combine: np.ufunc, values: NDArray[Any], step: NDArray[np.intp]) -> NDArray[Any]:

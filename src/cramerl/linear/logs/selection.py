@@ -12,7 +12,7 @@ from cramerl.linear.logs.atoms import support_for_returns
 from cramerl.linear.logs.basis import StateFeatures, candidates, state_features
 from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.observations import Observations
-from cramerl.linear.logs.returns import realised_returns
+from cramerl.linear.logs.returns import discounts_left, realised_returns
 from cramerl.linear.logs.rows import LogRows
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.scores import crps, pooled_crps
@@ -149,18 +149,6 @@ def held_out_crps(held_out: HeldOut, features: StateFeatures, strength: float, d
 
 def _returns(log: Log, discount: float) -> tuple[Floats, np.ndarray, Floats]:
     """Of every row: the return in the log, whether it is whole, and the discount of what was cut off."""
-    parts = [(*realised_returns(block, discount), _tails(block, discount)) for block in log.blocks()]
+    parts = [(*realised_returns(block, discount), discounts_left(block, discount)) for block in log.blocks()]
     returns, whole, tails = (np.concatenate(part) for part in zip(*parts, strict=True))
     return returns, whole, tails
-
-
-def _tails(block, discount: float) -> Floats:
-    """(n,) the product of the discounts from each row to the end of its episode in the log."""
-    with np.errstate(divide="ignore"):
-        logs = np.log(np.full(len(block.rewards), discount) if block.discounts is None else block.discounts)
-    last = np.flatnonzero(np.append(np.diff(block.episode), 1))
-    finite = np.maximum(logs, -1e6)
-    after = np.cumsum(finite[::-1])[::-1]
-    beyond = np.append(after, 0.0)[last + 1]
-    counts = np.diff(np.concatenate([[-1], last]))
-    return np.exp(np.maximum(after - np.repeat(beyond, counts), -700.0))
