@@ -12,7 +12,7 @@ from sklearn.preprocessing import KBinsDiscretizer, SplineTransformer
 from cramerl.linear.logs.basis import candidates, state_features, state_table
 from cramerl.linear.logs.observations import Observations, ObservationSchema
 
-NAMES = ["columns", "bins:10", "splines:8", "splines:40", "rbf:20", "fourier:3", "random:70"]
+NAMES = ["columns", "bins:10", "splines:8", "splines:40", "rbf:20", "cells:20", "fourier:3", "random:70"]
 SCHEMA = ObservationSchema(("even", "skewed", "counts", "same"), ("ward", "sex"), (("a", "b", "c"), ("f", "m")))
 
 
@@ -209,6 +209,17 @@ def test_a_state_of_categories_alone_has_one_candidate():
     table = features(observations)
     assert sparse.issparse(table)
     np.testing.assert_array_equal(table.toarray()[:, 1:], np.eye(700)[np.arange(1000) % 700])
+
+
+def test_cells_hold_states_that_are_near_each_other():
+    rng = np.random.default_rng(1)
+    middles = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0], [9.0, 9.0]])
+    group = rng.integers(4, size=400)
+    observations, schema = numeric(*(middles[group] + 0.1 * rng.normal(size=(400, 2))).T)
+    table = dense(state_features("cells:4", observations, schema)(observations))[:, 1:]
+    assert (table.sum(axis=1) == 1).all()
+    cells = table.argmax(axis=1)
+    assert len({(g, c) for g, c in zip(group, cells, strict=True)}) == 4
 
 
 @pytest.mark.parametrize("num_rows", [600, 3_000, 10_000, 1_000_000])

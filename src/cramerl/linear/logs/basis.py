@@ -8,7 +8,7 @@ import numpy as np
 
 from cramerl._arrays import Floats
 from cramerl._checks import require_finite
-from cramerl.linear.logs.cloud_features import Bumps, Waves
+from cramerl.linear.logs.cloud_features import Bumps, Cells, Waves
 from cramerl.linear.logs.code_features import Combinations, Levels
 from cramerl.linear.logs.column_features import Bins, Columns, Cosines, Hats, Scale
 from cramerl.linear.logs.feature_tables import Table, side_by_side, worth_sparse
@@ -36,10 +36,12 @@ _BASES = {
     "columns": _Named(None, 0, ()),
     "bins": _Named(10, 2, (20, 10, 5, 3)),
     "splines": _Named(8, 2, (16, 8, 5, 3)),
+    "cells": _Named(100, 1, (300, 150, 100, 50, 25, 10)),
     "rbf": _Named(100, 1, (200, 100, 50, 25, 10, 5)),
     "fourier": _Named(3, 1, (6, 4, 3, 2)),
     "random": _Named(200, 1, (280, 200, 100, 50, 25, 10)),
 }
+_OF_ALL_COLUMNS = {"cells": Cells, "rbf": Bumps, "random": Waves}
 # Candidates have no more features than this, and this many rows for each.
 _MOST_FEATURES, _ROWS_EACH = 300, 20
 # States with which the features of candidates are counted, and with which functions of states and actions are tried.
@@ -122,13 +124,14 @@ def state_features(
     Args:
         features: None: the first of the `candidates`. A name, with a size where there is one: "columns" (standardised),
             "bins:10" (indicators of intervals of each column), "splines:8" (hat functions at knots of each column),
-            "rbf:100" (Gaussian bumps around states), "fourier:3" (cosines of each column up to an order, and products
-            for two columns), "random:200" (random Fourier features). Each has a constant and an indicator for every
-            level of a categorical column. A function of `state_table` that returns (m, D), dense or sparse. A
-            transformer with ``fit`` and ``transform``, as scikit-learn has them: a copy is fitted.
+            "cells:100" (indicators of cells of similar states), "rbf:100" (Gaussian bumps around states), "fourier:3"
+            (cosines of each column up to an order, and products for two columns), "random:200" (random Fourier
+            features). Each has a constant and an indicator for every level of a categorical column. A function of
+            `state_table` that returns (m, D), dense or sparse. A transformer with ``fit`` and ``transform``, as
+            scikit-learn has them: a copy is fitted.
         observations: m states.
         schema: what their columns are.
-        seed: of the random choices of "rbf" and "random".
+        seed: of the random choices of "cells", "rbf" and "random".
     """
     _require_schema(observations, schema)
     if isinstance(features, FittedBasis | OwnFeatures):
@@ -162,7 +165,7 @@ def candidates(observations: Observations, schema: ObservationSchema, num_rows: 
     most = min(_MOST_FEATURES, num_rows // _ROWS_EACH) - sum(len(levels) for levels in schema.levels)
     found = [*_fitting("splines", some, most)[:2], *_fitting("bins", some, most)[:1]]
     if num_columns > 1:  # of a single column the others span all
-        found += _fitting("rbf", some, most)[:2]
+        found += [*_fitting("rbf", some, most)[:2], *_fitting("cells", some, most)[:1]]
     found += _fitting("fourier", some, most)[:1]
     if num_columns > 2:
         found += _fitting("random", some, min(most, _RANDOM_EACH * num_columns))[:1]
@@ -177,14 +180,14 @@ def _fitting(kind: str, observations: Observations, most: int) -> list[str]:
 def _of_numbers(kind: str, size: int, observations: Observations, scale: Scale, seed: int) -> Any:
     if kind == "columns":
         return Columns.fit(observations, scale)
-    if kind in ("rbf", "random"):
-        return {"rbf": Bumps, "random": Waves}[kind].fit(observations, scale, size, seed)
+    if kind in _OF_ALL_COLUMNS:
+        return _OF_ALL_COLUMNS[kind].fit(observations, scale, size, seed)
     return {"bins": Bins, "splines": Hats, "fourier": Cosines}[kind].fit(observations, scale, size)
 
 
 def _num_features(kind: str, size: int, observations: Observations) -> int:
     """Of the numbers."""
-    if kind in ("rbf", "random"):
+    if kind in _OF_ALL_COLUMNS:
         return size
     return _of_numbers(kind, size, observations, Scale.fit(observations.numbers), 0).num_features
 

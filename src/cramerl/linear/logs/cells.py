@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl._arrays import Floats
+from cramerl.linear.logs.kmeans import k_means, nearest
 from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.observations import Observations
 
-# Numeric columns are divided into so many cells, found in so many rows, in so many rounds; a cell needs so many rows.
-_MOST_CELLS, _SAMPLE, _ROUNDS, _LEAST_ROWS = 100, 20_000, 10, 20
-# Rows whose distances to all centres are in memory together.
-_CHUNK = 10_000
+# Numeric columns are divided into so many cells, found in so many rows; a cell needs so many rows.
+_MOST_CELLS, _SAMPLE, _LEAST_ROWS = 100, 20_000, 20
 # Codes of several columns become one 64-bit key; an odd number this large keeps combinations apart.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -42,8 +41,7 @@ class Cells(NamedTuple):
     def nearest(self, states: Observations) -> tuple[NDArray[np.intp], Floats]:
         """(m,) the centre nearest to each state, and the distance to it."""
         scaled = (states.numbers - self.shifts) / self.scales
-        parts = [scaled[i : i + _CHUNK] for i in range(0, len(scaled), _CHUNK)]
-        index = np.concatenate([np.empty(0, dtype=np.intp), *(_nearest(part, self.centres) for part in parts)])
+        index = nearest(scaled, self.centres)
         return index, np.sqrt(((scaled - self.centres[index]) ** 2).sum(axis=1))
 
     def keys(self, states: Observations, centre: NDArray[np.intp]) -> NDArray[np.uint64]:
@@ -76,15 +74,6 @@ def _centres(sample: Floats, generator: np.random.Generator) -> Floats:
         return values
     size = min(_MOST_CELLS, max(1, len(sample) // _LEAST_ROWS))
     centres = values[generator.choice(len(values), size, replace=False)]
-    for _ in range(_ROUNDS):
-        index = _nearest(sample, centres)
-        counts = np.bincount(index, minlength=len(centres))
-        sums = np.stack([np.bincount(index, weights=column, minlength=len(centres)) for column in sample.T], axis=1)
-        centres = sums[counts > 0] / counts[counts > 0, None]
-    counts = np.bincount(_nearest(sample, centres), minlength=len(centres))
+    centres = k_means(sample, centres)
+    counts = np.bincount(nearest(sample, centres), minlength=len(centres))
     return centres[counts >= min(_LEAST_ROWS, counts.max())]
-
-
-def _nearest(rows: Floats, centres: Floats) -> NDArray[np.intp]:
-    """(m,) the centre nearest to each row."""
-    return np.asarray((np.square(centres).sum(axis=1) - 2.0 * (rows @ centres.T)).argmin(axis=1))

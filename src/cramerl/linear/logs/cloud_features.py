@@ -1,4 +1,4 @@
-"""Features of all numeric columns together: Gaussian bumps around states, and random Fourier features.
+"""Features of all numeric columns together: Gaussian bumps around states, cells of states, random Fourier features.
 
 Distances are those of standardised columns whose tails are drawn in, so that a few extreme states do not decide.
 """
@@ -11,7 +11,8 @@ import numpy as np
 
 from cramerl._arrays import Floats
 from cramerl.linear.logs.column_features import Scale
-from cramerl.linear.logs.feature_tables import Table
+from cramerl.linear.logs.feature_tables import Table, placed
+from cramerl.linear.logs.kmeans import k_means, nearest
 from cramerl.linear.logs.observations import Observations
 
 # States among which centres are chosen, and distances are measured.
@@ -53,6 +54,42 @@ class Bumps(NamedTuple):
         if not len(self.centres):
             return np.empty((len(points), 0))
         return np.exp(-_distances_sq(points, self.centres) / (2 * self.widths**2))
+
+
+class Cells(NamedTuple):
+    """Indicators of cells: of the states that are nearest to the same centre.
+
+    Predictions average over a cell. So they stay between those of the log, and never have negative masses.
+    """
+
+    scale: Scale
+    centres: Floats
+
+    @classmethod
+    def fit(cls, observations: Observations, scale: Scale, size: int, seed: int) -> Self:
+        """Centres by k-means; fewer than ``size`` if there are fewer distinct states."""
+        rng = np.random.default_rng(seed)
+        points = _some(_drawn_in(scale, observations), _MOST_POINTS, rng)
+        if not points.shape[1]:
+            return cls(scale, np.empty((0, 0)))
+        return cls(scale, k_means(points, _spread_out(points, size, rng)))
+
+    @property
+    def num_features(self) -> int:
+        """One for each cell."""
+        return len(self.centres)
+
+    @property
+    def nonzero_in_row(self) -> int:
+        """The cell of the state."""
+        return min(1, self.num_features)
+
+    def __call__(self, observations: Observations) -> Table:
+        """Return (m, D)."""
+        points = _drawn_in(self.scale, observations)
+        if not len(self.centres):
+            return np.empty((len(points), 0))
+        return placed(nearest(points, self.centres)[:, None], np.ones((len(points), 1)), len(self.centres))
 
 
 class Waves(NamedTuple):

@@ -206,8 +206,8 @@ def evaluate_policy(
             probabilities or (S,) of actions, where the state is one column; or a dictionary of several of these by
             name.
         features: of states. None: chosen from a short list by the CRPS of held-out returns. Or "columns", "bins:10",
-            "splines:8", "rbf:100", "fourier:3", "random:200"; a function of the table of states; a scikit-learn
-            transformer.
+            "splines:8", "cells:100", "rbf:100", "fourier:3", "random:200"; a function of the table of states; a
+            scikit-learn transformer.
         features_action: of states and actions, for another policy. None: the state's features, also for each action. Or
             a function of the table of states and the actions (m,).
         discount: in [0, 1]; None: the log's, or 0.99 if it has none.

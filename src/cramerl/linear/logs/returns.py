@@ -16,6 +16,8 @@ from cramerl.linear.logs.log import Log
 _MOST_SAMPLED = 100_000
 # Discount of what a cut hides below which the return before it is known.
 _LITTLE_LEFT = 0.01
+# The same, below which the return before it says where atoms belong.
+_HALF_LEFT = 0.5
 # What stands for the logarithm of a discount of zero.
 _LEAST_LOG = -1e6
 
@@ -31,7 +33,7 @@ class SeenReturns(NamedTuple):
     start_values: Floats
     """(episodes,) returns of the first rows of complete episodes."""
     sample: Floats
-    """Returns of these rows, evenly thinned if they are very many."""
+    """Returns of these rows, and of those that have gained at least half of theirs; evenly thinned if very many."""
     truncated_share: float
     """Share of all episodes that are cut."""
 
@@ -65,10 +67,11 @@ def seen_returns(log: Log, discount: float | None) -> SeenReturns:
     for block in log.blocks():
         returns, whole = realised_returns(block, discount)
         starts.append(returns[whole & (block.step == 0)])
-        known = whole | (discounts_left(block, discount) < _LITTLE_LEFT)
+        left = discounts_left(block, discount)
+        known = whole | (left < _LITTLE_LEFT)
         count += int(known.sum())
         low, high = returns[known].min(initial=low), returns[known].max(initial=high)
-        sample.add(returns[known])
+        sample.add(returns[whole | (left < _HALF_LEFT)])
     low, high = (float(low), float(high)) if count else (np.nan, np.nan)
     share = log.counts.truncated / log.counts.episodes
     return SeenReturns(count, low, high, np.concatenate(starts), sample.values, share)

@@ -12,10 +12,11 @@ from cramerl.linear.logs.atoms import support_for_returns
 from cramerl.linear.logs.basis import StateFeatures, candidates, state_features
 from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.observations import Observations
-from cramerl.linear.logs.returns import discounts_left, realised_returns
+from cramerl.linear.logs.returns import discounts_left, last_rows, realised_returns
 from cramerl.linear.logs.rows import LogRows
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.scores import crps, pooled_crps
+from cramerl.linear.support_choice import support_from_data
 from cramerl.supports import Support
 
 # Transitions that candidates are compared on, and the share of episodes that is held out.
@@ -24,6 +25,8 @@ _ATOMS = 31
 # Counts that regularisation may add to a group before the group's own rows are believed.
 STRENGTHS = (1.0, 30.0)
 _MOST_OBSERVATIONS = 50_000
+# How far towards one a candidate may carry values from row to row, beyond the discount.
+_MOST_DRIFT = 0.1
 
 
 class Candidate(NamedTuple):
@@ -38,7 +41,7 @@ class Selection(NamedTuple):
     """The features that were chosen, and how well those that were tried did.
 
     ``pooled`` is the CRPS of one distribution for all states, ``completed`` the share of held-out rows whose return was
-    cut and completed with a return drawn from that distribution.
+    cut and completed with one that a simple model predicts.
     """
 
     features: StateFeatures
@@ -117,20 +120,53 @@ def split_log(log: Log, discount: float, seed: int) -> HeldOut | None:
     fitted, scored = log.take(np.sort(order[cut:])), log.take(np.sort(order[:cut]))
     if not (fitted.num_transitions and scored.num_transitions):
         return None
-    (own, whole, _), (seen, complete, tails) = _returns(fitted, discount), _returns(scored, discount)
-    reference = own[whole] if whole.any() else own
-    # A return that was cut is completed with one of those seen: the same noise for every candidate.
-    returns = seen + np.where(complete, 0.0, tails * rng.choice(reference, len(seen)))
-    low, high = min(reference.min(), returns.min()), max(reference.max(), returns.max())
+    own, _, _ = _returns(fitted, discount)
+    returns, complete, tails = _returns(scored, discount)
+    if not complete.all():
+        # The same returns for every candidate.
+        returns = returns + np.where(complete, 0.0, tails * _completions(fitted, scored, discount, seed))
+    low, high = min(own.min(), returns.min()), max(own.max(), returns.max())
     margin = max(1e-6, 1e-6 * abs(low), 0.0 if high > low else 1.0)
     reach = Support.uniform(low - margin, high + margin, _ATOMS)
-    return HeldOut(
-        fitted, scored, support_for_returns(reach, reference, _ATOMS, exact=True), returns, 1 - complete.mean()
-    )
+    support = support_for_returns(reach, np.concatenate([own, returns]), _ATOMS, exact=True)
+    return HeldOut(fitted, scored, support, returns, 1 - complete.mean())
+
+
+def _completions(fitted: Log, scored: Log, discount: float, seed: int) -> Floats:
+    """(n,) returns from where each scored row's episode leaves the log, drawn from what a simple model predicts there.
+
+    The model averages over cells of states, so its predictions cannot run away where the log ends.
+    """
+    rows = LogRows(fitted, _reference(fitted, seed))
+    rho = STRENGTHS[-1] / fitted.num_transitions
+    support = support_from_data(rows, discount, _ATOMS, rho, tol=1e-4)
+    model = DistributionalLSTD(support, discount, regularisation=rho, tol=1e-8, next_distribution="signed")
+    rng, parts = np.random.default_rng([seed, 2]), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what matters is said of the features that are chosen
+        model.fit_source(rows)
+        for block in scored.blocks():
+            lasts = last_rows(block.step)
+            ends = np.repeat(block.following[lasts], np.diff(lasts, prepend=-1))
+            states, place = np.unique(ends, return_inverse=True)
+            heights = np.cumsum(model.predict_proba(rows.of_states(block.observations.take(states))), axis=1)[:, :-1]
+            level = rng.random(len(ends))
+            parts.append(support.atoms[(heights[place] < level[:, None]).sum(axis=1)])
+    return np.concatenate(parts)
+
+
+def _reference(log: Log, seed: int) -> StateFeatures:
+    """Cells of states; of categorical columns alone, their levels."""
+    size = min(100, max(2, log.num_transitions // 100))
+    return state_features(f"cells:{size}", some_observations(log), log.schema, seed)
 
 
 def held_out_crps(held_out: HeldOut, features: StateFeatures, strength: float, discount: float) -> float:
-    """Mean CRPS, on the held-out rows, of a model with these features; infinite if it cannot be fitted."""
+    """Mean CRPS, on the held-out rows, of a model with these features.
+
+    It is infinite if the features cannot be fitted, or carry values from row to row with a factor above the discount:
+    states at the ends of cut episodes then get values that grow from one row to the next.
+    """
     rho = strength / held_out.fitted.num_transitions
     model = DistributionalLSTD(held_out.support, discount, regularisation=rho, tol=1e-8, next_distribution="signed")
     with warnings.catch_warnings():
@@ -138,6 +174,8 @@ def held_out_crps(held_out: HeldOut, features: StateFeatures, strength: float, d
         try:
             model.fit_source(LogRows(held_out.fitted, features))
         except (ValueError, np.linalg.LinAlgError):
+            return np.inf
+        if model.certificate_.radius > discount + _MOST_DRIFT * (1 - discount) + 1e-6:
             return np.inf
         total, first = 0.0, 0
         for _, rows in LogRows(held_out.scored, features).blocks():
