@@ -229,6 +229,6 @@ def _require_schema(observations: Observations, schema: ObservationSchema) -> No
 
 
 def _require_columns(observations: Observations, seen: Observations) -> None:
-    for name, given, fitted in zip(("numbers", "codes"), observations, seen, strict=True):
+    for name, given, fitted in zip(("numbers", "codes"), observations[:2], seen[:2], strict=True):
         if given.shape[1] != fitted.shape[1]:
             raise ValueError(f"observations must have {fitted.shape[1]} {name}, got {given.shape[1]}")
