@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cramerl._arrays import Floats
 from cramerl.linear.logs.basis import state_table
+from cramerl.linear.logs.layout import listed
 from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.observations import Observations
 
 _SUM_TOLERANCE = 1e-6
+
+
+class ColumnsOf(NamedTuple):
+    """A policy whose probabilities are columns of the log, from one place among all such columns to another."""
+
+    names: tuple[str, ...]
+    first: int
+
+    def __call__(self, observations: Observations) -> Floats:
+        """(m, A) probabilities."""
+        if observations.probs is None:
+            raise ValueError(f"policy must be known in every state: there the columns {listed(self.names)} are missing")
+        found = observations.probs[:, self.first : self.first + len(self.names)]
+        if missing := int(np.isnan(found).any(axis=1).sum()):
+            raise ValueError(f"policy must not have missing values, got {missing} rows of {listed(self.names)} with one")
+        return found
 
 
 class Policy:
@@ -79,16 +96,44 @@ def make_policy(policy: Any, log: Log) -> Policy | None:
         raise ValueError("policy must be None for a log without discrete actions: name them with action=")
     if isinstance(policy, Policy):
         return policy
+    if isinstance(policy, ColumnsOf):
+        return Policy(policy, log.action_levels, None)
     if callable(policy):
         own = getattr(policy, "takes_observations", False)  # a policy that was found in a log
         return Policy(policy if own else _OfTable(policy), log.action_levels, None)
     table = np.asarray(policy)
     if table.dtype.kind not in "iufbUSO" or table.ndim not in (1, 2):
-        allowed = "a function, (A,) or (S, A) probabilities, or (S,) actions"
+        allowed = "a function, names of columns, (A,) or (S, A) probabilities, or (S,) actions"
         raise ValueError(f"policy must be {allowed}, got {type(policy).__name__}")
     if table.ndim == 1 and table.dtype.kind == "f":
         return Policy(_Repeated(table), log.action_levels, None)
     return Policy(_OfState(table, log), log.action_levels, None)
+
+
+def read_policy_columns(policies: Mapping[str, Any], log: Log) -> tuple[Log, dict[str, Any]]:
+    """The log with the columns that policies name, and the policies, where a text, or texts, name columns."""
+    found = {name: _columns(given, log) for name, given in policies.items()}
+    if not any(found.values()):
+        return log, dict(policies)
+    count, first, made = len(log.action_levels or ()), 0, dict(policies)
+    for name, columns in found.items():
+        if columns is not None:
+            made[name], first = ColumnsOf(columns[:count], first), first + count
+    return log.with_policies([columns for columns in found.values() if columns is not None]), made
+
+
+def _columns(given: Any, log: Log) -> tuple[str, ...] | None:
+    """The columns that a policy names; None for a policy of another kind, such as a list of actions."""
+    texts = isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)
+    if not isinstance(given, str) and (not texts or set(given) <= set(log.action_levels or ())):
+        return None
+    names, levels = log.table.find("policy", given), log.action_levels or ()
+    wanted = len(levels) * (1 + log.has_next_state)
+    if levels and len(names) != wanted:
+        what = f"a column for each of the actions {listed(map(str, levels))}, in this order"
+        what += ", and then one for each of them in the next state" if log.has_next_state else ""
+        raise ValueError(f"policy must name {what}, got {len(names)} ({listed(names)})")
+    return names
 
 
 class _Repeated:

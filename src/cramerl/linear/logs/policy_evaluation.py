@@ -18,7 +18,7 @@ from cramerl.linear.logs.comparators import Comparison
 from cramerl.linear.logs.estimates import Estimate, ReturnDistribution
 from cramerl.linear.logs.influence import HeightInfluence, bootstrap_influence, height_influence
 from cramerl.linear.logs.log import Log
-from cramerl.linear.logs.policies import Policy, make_policy
+from cramerl.linear.logs.policies import Policy, make_policy, read_policy_columns
 from cramerl.linear.logs.returns import SeenReturns, seen_returns
 from cramerl.linear.logs.rows import LogRows, Starts, starts_of
 from cramerl.linear.logs.selection import Selection, choose_features, score_features, some_observations
@@ -202,9 +202,10 @@ def evaluate_policy(
     Args:
         log: from `Log.read`.
         policy: None: the policy that made the log. A function of the table of states (m, C), numbers first and then
-            codes, to (m, A) probabilities or (m,) actions; (A,) probabilities for every state; a table (S, A) of
-            probabilities or (S,) of actions, where the state is one column; or a dictionary of several of these by
-            name.
+            codes, to (m, A) probabilities or (m,) actions; names of A columns of the log that hold the probabilities
+            of its actions in order (and of A more for the next state, where the log has columns of it); (A,)
+            probabilities for every state; a table (S, A) of probabilities or (S,) of actions, where the state is one
+            column; or a dictionary of several of these by name.
         features: of states. None: chosen from a short list by the CRPS of held-out returns. Or "columns", "bins:10",
             "splines:8", "rbf:100", "fourier:3", "random:200"; a function of the table of states; a scikit-learn
             transformer.
@@ -232,6 +233,7 @@ def evaluate_policy(
     if not policies:
         raise ValueError("policy must have at least one policy, got an empty dictionary")
     say("choosing features ...")
+    log, policies = read_policy_columns(policies, log)
     made = [make_policy(given, log) for given in policies.values()]
     copies = 1 + len(log.action_levels or ()) if features_action is None and any(made) else 1
     selection = _selection(log, features, settings, copies)
