@@ -120,6 +120,11 @@ class PolicyEvaluation:
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
         """Other estimates of the same return, where the log allows them; computed on first use."""
+        return self.comparisons_of_episodes if self._starts.of_episodes else ()
+
+    @property
+    def comparisons_of_episodes(self) -> tuple[Comparison, ...]:
+        """Other estimates of the return from the first states of episodes, which may not be what was asked for."""
         if self._comparisons is None:
             self._comparisons = compare(self)
         return self._comparisons

@@ -87,9 +87,9 @@ class Decoder:
         )
 
     @classmethod
-    def of_schema(cls, schema: ObservationSchema, state: tuple[str, ...]) -> Decoder:
+    def of_schema(cls, schema: ObservationSchema, state: tuple[str, ...], policy: tuple[str, ...]) -> Decoder:
         """A decoder that knows the levels of a log and only encodes other states."""
-        made = cls(LogLayout(state, frozenset(schema.category_names), ""))
+        made = cls(LogLayout(state, frozenset(schema.category_names), "", policy=policy))
         named = zip(schema.category_names, schema.levels, strict=True)
         made.coders = {name: Coder(levels, growing=False) for name, levels in named}
         made._begun = made._sealed = True

@@ -198,6 +198,8 @@ def starts_of(rows: LogRows, start: Any) -> Starts:
         words = "the given state" if count == 1 else f"the {count:,} given states"
         number = rows.index_of(observations) if reduced else None
         return Starts(rows.of_states(observations), even, nobody, words, observations, number)
+    if start == "episodes" and rows.log.rows_are_episodes:
+        start = "rows"
     if start not in ("episodes", "rows"):
         raise ValueError(f"start must be 'episodes', 'rows' or a table of states, got {start!r}")
     tables, weights, episodes, numbers = [], [], [], []

@@ -107,7 +107,7 @@ def _numbers(found: PolicyEvaluation) -> Trust:
     size = max(1, model.n_features_in_)
     spread = float(np.sqrt(max(0.0, float(variance(model.support_, found.distribution.probs)))))
     selection = found.selection
-    by_name = {comparison.name: comparison for comparison in found.comparisons}
+    by_name = {comparison.name: comparison for comparison in found.comparisons_of_episodes}
     sampling = by_name.get("importance sampling")
     starts: Any = found._starts
     cover = np.nan if starts.observations is None else start_coverage(log, starts.observations)
