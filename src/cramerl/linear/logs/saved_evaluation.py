@@ -17,6 +17,7 @@ from cramerl.linear.evaluation_file import MADE_BY
 from cramerl.linear.logs.action_features import ProductFeatures
 from cramerl.linear.logs.basis import FittedBasis
 from cramerl.linear.logs.code_features import Levels
+from cramerl.linear.logs.layout import Names
 from cramerl.linear.logs.observations import Observations, ObservationSchema
 from cramerl.linear.logs.opening import encode_table, encoded_chunks, open_table
 from cramerl.linear.logs.packing import Arrays, pack, read_arrays, unpack
@@ -28,7 +29,7 @@ from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.supports import Support
 
 MODEL_FILE = "model.npz"
-_MOST_BYTES = 2 << 30
+MODEL_BYTES = 2 << 30  # largest file that is read
 _VERSION = 1
 
 
@@ -105,14 +106,14 @@ class SavedEvaluation:
         """States in a table with the columns of the log's state, or (m, C) numbers in their order."""
         return encode_table(self._decoder, states)
 
-    def chunks(self, source: Any, others: tuple[str, ...] = ()) -> Iterator[tuple[Observations, Columns]]:
+    def chunks(self, source: Any, keep: Names | None = None) -> Iterator[tuple[Observations, Columns]]:
         """The states in a source as `Log.read` takes them, some rows at a time, and these rows of other columns."""
         tables = open_table(source)
         if lost := [name for name in self._decoder.layout.policy if name not in tables.table.names]:
             raise ValueError(
                 f"table must have the columns of the policy, {lost[0]!r} is missing; it has {tables.table}"
             )
-        return encoded_chunks(self._decoder, tables, tables.table.find("keep", others) if others else ())
+        return encoded_chunks(self._decoder, tables, () if keep is None else tables.table.find("keep", keep))
 
     def predict(self, states: Any) -> Floats:
         """(m, K) probabilities of the return on ``support`` from each state, as `PolicyEvaluation.predict` gives them.
@@ -152,7 +153,7 @@ def load_evaluation(folder: str | Path, policy: str | None = None) -> SavedEvalu
         policy: the name of the policy, where several were evaluated.
     """
     try:
-        arrays = read_arrays(read_inside(folder, MODEL_FILE, most=_MOST_BYTES))
+        arrays = read_arrays(read_inside(folder, MODEL_FILE, most=MODEL_BYTES))
         about = parse_json(arrays.pop("about").tobytes())
         known = [each["name"] for each in about["policies"]]
     except FileNotFoundError:
