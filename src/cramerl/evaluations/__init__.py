@@ -1,6 +1,7 @@
 """What `cramerl evaluate` and `cramerl predict` read and write, for processes and for logs."""
 
 from cramerl.evaluations.clusters import (
+    ClusterEvaluation,
     cluster_layout,
     cluster_summary,
     evaluate_on_cluster,
@@ -26,6 +27,7 @@ __all__ = [
     "PICTURE",
     "PREDICTED_BY",
     "Asked",
+    "ClusterEvaluation",
     "cluster_layout",
     "cluster_summary",
     "data_source",

@@ -54,8 +54,9 @@ def write_picture(found: PolicyEvaluations, path: Path) -> Path:
         ax.set_title(f"{name or 'Return'}: mean {answer.mean}", fontsize=10)
         _draw_cdf(axes[-1], answer, name or "CDF", colours[number % len(colours)])
     axes[-1].set(xlabel="return", ylabel="probability of this return or less", ylim=(-0.02, 1.02))
-    level = next(iter(found.values())).distribution.level
-    axes[-1].set_title(f"CDF, with {100 * level:g}% intervals", fontsize=10)
+    answer = next(iter(found.values())).distribution
+    band = "" if answer.influence is None else f", with {100 * answer.level:g}% intervals"
+    axes[-1].set_title(f"CDF{band}", fontsize=10)
     if len(found) > 1:
         axes[-1].legend(frameon=False, fontsize=9)
     return plots.save(figure, path, MADE_BY)
@@ -92,7 +93,7 @@ def _content(
         },
         "start": first.settings_start,
         "discount": first.discount,
-        "level": first.distribution.level,
+        "level": None if first.distribution.influence is None else first.distribution.level,
         "policies": [_policy_content(name, each, quantiles, cvars) for name, each in found.items()],
         "differences": [_difference(found, a, b, cvars) for a, b in combinations(found, 2)],
         "support": model.support_.atoms.tolist(),
@@ -108,38 +109,39 @@ def _policy_content(
 ) -> dict[str, Any]:
     answer, model = found.distribution, found.model
     low, high = answer.band()
-    return {
+    content = {
         "name": name,
         "made_the_log": found.policy is None,
-        "mean": _plain(found.mean),
-        "quantiles": [{"level": q, **_plain(found.quantile(q))} for q in quantiles],
-        "cvar": [{"level": a, **_plain(found.cvar(a))} for a in cvars],
+        "mean": found.mean,
+        "quantiles": [{"level": q, **found.quantile(q)._asdict()} for q in quantiles],
+        "cvar": [{"level": a, **found.cvar(a)._asdict()} for a in cvars],
         "distribution": {
             "atoms": answer.support.atoms.tolist(),
             "probs": answer.probs.tolist(),
-            "cdf_low": [*_plain(tuple(low.tolist())), 1.0],
-            "cdf_high": [*_plain(tuple(high.tolist())), 1.0],
+            "cdf_low": [*low.tolist(), 1.0],
+            "cdf_high": [*high.tolist(), 1.0],
         },
-        "trust": _plain(found.trust),
-        "comparisons": [_plain(other) for other in found.comparisons],
+        "trust": found.trust,
+        "comparisons": found.comparisons,
         "features": {
             "name": found.selection.features.name,
             "columns": model.n_features_in_,
-            "tried": [_plain(candidate) for candidate in found.selection.tried],
+            "tried": found.selection.tried,
             "pooled_crps": found.selection.pooled,
         },
         "lstd_mean": found.lstd_mean,
         "method": model.method_,
         "residual": model.residual_,
-        "support_report": _plain(model.support_report_),
-        "certificate": _plain(model.certificate_),
-        "messages": list(found.messages),
+        "support_report": model.support_report_,
+        "certificate": model.certificate_,
+        "messages": found.messages,
     }
+    return _plain(content)
 
 
 def _difference(found: PolicyEvaluations, first: str, second: str, cvars: Sequence[float]) -> dict[str, Any]:
-    worst = [{"level": a, **_plain(found.difference(first, second, "cvar", a))} for a in cvars]
-    return {"first": first, "second": second, "mean": _plain(found.difference(first, second)), "cvar": worst}
+    worst = [{"level": a, **found.difference(first, second, "cvar", a)._asdict()} for a in cvars]
+    return _plain({"first": first, "second": second, "mean": found.difference(first, second), "cvar": worst})
 
 
 def _some_states(found: PolicyEvaluation) -> tuple[Observations, Any]:

@@ -38,7 +38,7 @@ def read_log(text: str, columns: Mapping[str, Any]) -> Log:
     named = getattr(tables, "NAMES", {})
     if "terminated" not in given and "terminated" not in named and "terminated" in tables.table.names:
         given["terminated"] = "terminated"
-    if not named and "state" not in given and "categorical" not in given:
+    if not named and "state" not in given:
         raise ValueError(f"state must name the columns of the state, got none; the columns are {tables.table}")
     if not named and "episode" not in given and "next_state" not in given:
         raise ValueError(

@@ -300,7 +300,8 @@ def _fitted(rows: LogRows, selection: Selection, settings: Settings) -> Distribu
     rho = settings.regularisation
     if rho is None:
         rho = selection.strength / rows.log.num_transitions
-    seen = None if settings.support is not None else seen_returns(rows.log, settings.discount)
+    known = settings.support is None and not rows.log.rows_are_episodes
+    seen = seen_returns(rows.log, settings.discount) if known else None
     atoms = _ATOMS
     while True:
         support = settings.support or _support(rows, settings, seen, atoms, rho)

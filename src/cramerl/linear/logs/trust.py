@@ -251,6 +251,12 @@ def _about_episodes(found: PolicyEvaluation, n: Trust) -> Iterator[tuple[Verdict
     if n.rows_per_feature < 10:
         kind = "do not use" if n.rows_per_feature < 2 else "care"
         yield kind, f"There are {n.rows_per_feature:.1f} rows for each feature."
+    if found.log.rows_are_episodes:
+        yield (
+            "care",
+            "No column says which rows belong to one episode, so intervals are too narrow, and predictions could not "
+            "be compared with returns that were seen.",
+        )
     if not found.log.has_termination:
         yield "care", "No column says where returns end, so every return is taken to go on after the log."
     errors, deviations = n.monte_carlo_gap
