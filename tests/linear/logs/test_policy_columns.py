@@ -1,5 +1,7 @@
 """Policies whose probabilities are columns of the log."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +37,7 @@ def as_function(states: np.ndarray) -> np.ndarray:
     return np.stack([1 - service, service], axis=1)
 
 
-def evaluated(log: Log, policy: object) -> object:
+def evaluated(log: Log, policy: Any) -> Any:
     return evaluate_policy(log, policy, features="splines:4", regularisation=1e-3, intervals="none")
 
 
@@ -112,7 +114,7 @@ def test_columns_that_are_no_policy(policy, sentence, log):
 def test_missing_probabilities():
     made = table()
     made["new_run"] = np.where(np.arange(len(made["t"])) == 5, np.nan, made["new_run"])
-    with pytest.raises(ValueError, match="policy must not have missing values, got 1 rows of new_run, new_service"):
+    with pytest.raises(ValueError, match="policy must not have missing values, got some in new_run, new_service"):
         evaluated(Log.read(made, episode="who", time="t", **STATE), "new_*")
 
 

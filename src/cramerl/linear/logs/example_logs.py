@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from cramerl.linear.logs.machines import FILE
 from cramerl.linear.logs.tables import ArrayTable
 
 PREFIX = "example:"
-_FOLDER = Path(__file__).parent / "data"
 
 
 class MachinesTable(ArrayTable):
@@ -29,7 +28,7 @@ class MachinesTable(ArrayTable):
     """The columns that `Log.read` takes, unless others are named."""
 
     def __init__(self):
-        with np.load(_FOLDER / "machines.npz", allow_pickle=False) as arrays:
+        with np.load(FILE, allow_pickle=False) as arrays:
             super().__init__({name: arrays[name] for name in arrays.files})
 
 

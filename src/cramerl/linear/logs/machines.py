@@ -21,6 +21,8 @@ LOADS = np.array([0.6, 1.0, 1.4])
 WEAR = np.arange(13) / 2.0
 """Millimetres."""
 DISCOUNT = 0.98
+FILE = Path(__file__).parent / "data" / "machines.npz"
+"""The log that comes with the package: `write_log` made it."""
 _ROUGHNESS = np.array([0.25, 0.35, 0.5])  # how likely a week wears a machine, by site
 _LOAD_MOVES = np.array([[0.92, 0.08, 0.0], [0.04, 0.92, 0.04], [0.0, 0.08, 0.92]])
 _PAY = np.array([0.7, 1.0, 1.5])  # by site
@@ -143,7 +145,7 @@ def make_log(num_machines: int = 400, seed: int = 0) -> dict[str, NDArray[Any]]:
     }
 
 
-def write_log(path: Path = Path(__file__).parent / "data" / "machines.npz") -> Path:
+def write_log(path: Path = FILE) -> Path:
     """Write the log that comes with the package."""
     path.parent.mkdir(exist_ok=True)
     np.savez_compressed(path, allow_pickle=False, **make_log())

@@ -28,10 +28,8 @@ class ColumnsOf(NamedTuple):
         if observations.probs is None:
             raise ValueError(f"policy must be known in every state: there the columns {listed(self.names)} are missing")
         found = observations.probs[:, self.first : self.first + len(self.names)]
-        if missing := int(np.isnan(found).any(axis=1).sum()):
-            raise ValueError(
-                f"policy must not have missing values, got {missing} rows of {listed(self.names)} with one"
-            )
+        if np.isnan(found).any():
+            raise ValueError(f"policy must not have missing values, got some in {listed(self.names)}")
         return found
 
 
