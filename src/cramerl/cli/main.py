@@ -10,6 +10,7 @@ import argparse
 import importlib
 import io
 import os
+import shlex
 import signal
 import sys
 import warnings
@@ -25,6 +26,7 @@ COMMANDS = {
     "demo": "what it does, in a few seconds (with --train-steps, agents too)",
     "verify": "every claim of the paper, and some beyond it, recomputed",
     "evaluate": "return distributions of a policy, with a certificate",
+    "predict": "return distributions of new rows, from an evaluation of a log",
     "train": "train an agent",
     "resume": "continue a run from its last checkpoint",
     "play": "let a trained agent play, and print its scores",
@@ -43,7 +45,8 @@ examples:
   cramerl verify                           every claim of the paper, recomputed
   cramerl evaluate FrozenLake-v1           return distributions of a uniform policy, with a certificate
   cramerl evaluate queue --features fourier:5 --discount 0.99
-  cramerl evaluate --data log.parquet --state x,y --next-state x2,y2 --terminated done
+  cramerl evaluate --data example:machines   the same from a log, with intervals and a verdict; also logs of yours
+  cramerl predict out/evaluate --data example:machines   and of single rows
   cramerl train s51 Breakout-MinAtar --steps 1e6 --seed 0
   cramerl sweep runs/all --agents s51,u51 --envs CartPole-v1 --seeds 0-4
   cramerl report runs                      learning curves, tables and intervals of all runs below a folder
@@ -51,7 +54,8 @@ examples:
   cramerl watch runs/RUN                   what it predicts while it plays, as a page to scrub through
 
 exit status: 0 done; 1 a claim did not come out as expected, or a loss was not finite; 2 bad input (a sentence says
-what is allowed); 130 stopped by Ctrl-C, 143 by SIGTERM, 141 by a reader who closed the output
+what is allowed); 3 an answer is not to be used (evaluate --strict); 130 stopped by Ctrl-C, 143 by SIGTERM, 141 by a
+reader who closed the output
 """
 
 
@@ -85,6 +89,7 @@ def _printable_stream(stream: Any) -> Any:
 
 def _run(arguments: list[str]) -> int:
     options = _parse(arguments)
+    options.typed = shlex.join(["cramerl", *arguments])
     return options.run(options)
 
 

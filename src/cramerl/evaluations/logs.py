@@ -1,119 +1,83 @@
-"""What `cramerl evaluate --data` does: from words on a command line to a fitted model, its files and its picture."""
+"""What `cramerl evaluate --data` does: from words on a command line to evaluations of policies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from cramerl import linear, plots
-from cramerl._arrays import Floats
-from cramerl._extras import load_library
-from cramerl.evaluations.processes import PICTURE
-from cramerl.linear import DistributionalLSTD
-from cramerl.linear.evaluation_file import MADE_BY, write_log_record
-from cramerl.linear.sources.layout import Layout
-from cramerl.linear.sources.parquet import ParquetRows, opened, parquet_files
-from cramerl.linear.sources.ray import ray_rows
-from cramerl.supports import Support
+from cramerl.evaluations.processes import load_policy
+from cramerl.linear import Log, PolicyEvaluation, PolicyEvaluations, evaluate_policy
+from cramerl.linear.logs.opening import open_table
+from cramerl.linear.logs.tables import Tables
 
-
-class LogEvaluation(NamedTuple):
-    """A fitted model, the columns it was fitted to, and features (n, D) of the first states of the log."""
-
-    model: DistributionalLSTD
-    layout: Layout
-    states: Floats
+LOGGED = "log"
+"""The name of the policy that made the log."""
+_NAMED = re.compile(r"([^=,*?/\\]+)=(.+)")
+_POLICY_FILES = (".npy", ".csv")
 
 
-def log_layout(
-    path: str, state: str, next_state: str, reward: str = "reward", terminated: str | None = None, *, bias: bool = True
-) -> Layout:
-    """The columns of a log, from names separated by commas.
+def data_source(text: str) -> str | list[str]:
+    """One or several paths, with commas between them."""
+    if "," not in text or Path(text).exists() or "://" in text:
+        return text
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def read_log(text: str, columns: Mapping[str, Any]) -> Log:
+    """The log in the files of a text, as `data_source` divides it.
 
     Args:
-        path: Parquet files, as in `read_parquet`.
-        state: the columns with the features of the state, or one column of lists.
-        next_state: the same for the next state.
-        reward: the column of rewards.
-        terminated: the column that says where returns end; None: the column "terminated", if there is one.
-        bias: add a constant feature.
+        text: paths, or the name of a Minari dataset or of an example.
+        columns: arguments of `Log.read`; those that are None are left out. If none says where returns end, a column
+            that is called "terminated" does.
     """
-    types = load_library("pyarrow.types")
-    with opened(parquet_files(path)[0]) as content:
-        schema = content.schema_arrow
-    if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
-        raise ValueError(f"columns must have different names, {path} has {twice[0]!r} twice")
+    source, given = data_source(text), {name: value for name, value in columns.items() if value is not None}
+    tables: Tables = open_table(source)
+    named = getattr(tables, "NAMES", {})
+    if "terminated" not in given and "terminated" not in named and "terminated" in tables.table.names:
+        given["terminated"] = "terminated"
+    if not named and "state" not in given:
+        raise ValueError(f"state must name the columns of the state, got none; the columns are {tables.table}")
+    if not named and "episode" not in given and "next_state" not in given:
+        raise ValueError(
+            "episode must name the column that tells episodes apart, or next_state the columns of the next state, got "
+            f"neither; the columns are {tables.table}"
+        )
+    return Log.read(source, **given)
 
-    def split(text: str) -> list[str] | str:
-        lists = text in schema.names and types.is_nested(schema.field(text).type)
-        return text if lists else text.split(",")
 
-    if terminated is None and "terminated" in schema.names:
-        terminated = "terminated"
-    return Layout(split(state), reward, split(next_state), terminated, linear.with_bias if bias else None)
+def named_policies(texts: Sequence[str] | None) -> dict[str, Any]:
+    """Policies by name, as `evaluate_policy` takes them, from ``NAME=POLICY`` or a single ``POLICY``.
+
+    A policy is a file of probabilities or actions (.npy, .csv), the word "log" for the policy that made the log, or
+    names of the log's columns that hold the probabilities of its actions.
+    """
+    if not texts:
+        return {"": None}
+    found: dict[str, Any] = {}
+    for text in texts:
+        match = _NAMED.fullmatch(text)
+        name, what = (match[1], match[2]) if match else ("" if len(texts) == 1 else text, text)
+        if name in found:
+            raise ValueError(f"policy must have different names, got {name!r} twice")
+        found[name] = None if what == LOGGED else load_policy(what) if what.endswith(_POLICY_FILES) else what
+    return found
 
 
 def evaluate_log(
-    path: str,
-    layout: Layout,
-    support: Support | None,
-    discount: float,
-    *,
-    on_progress: Callable[[str], None],
-    cluster: str | None = None,
-    **settings: Any,
-) -> LogEvaluation:
-    """Fit a `DistributionalLSTD` to Parquet files, in chunks.
-
-    Args:
-        path: the files, as in `read_parquet`.
-        layout: their columns, from `log_layout`.
-        support: K atoms; None: chosen from the data.
-        discount: in [0, 1]; one needs returns that end.
-        on_progress: called with a line of text as the fit advances.
-        cluster: address of a Ray cluster to fit on, "" for the default one; None: fit in this process.
-        settings: further arguments of `DistributionalLSTD`.
-    """
-    model = DistributionalLSTD(support, discount, **settings)
-    if cluster is None:
-        rows = nullcontext(ParquetRows(path, layout, None, on_progress))
-    else:
-        on_progress("starting Ray ..." if not cluster else f"connecting to {cluster} ...")
-        rows = ray_rows(path, layout, address=cluster or None, on_progress=on_progress)
-    with rows as source:
-        model.fit_source(source)
-        on_progress("")
-        return LogEvaluation(model, layout, source.head.features)
+    log: Log, policies: Mapping[str, Any], on_progress: Callable[[str], None], **settings: Any
+) -> PolicyEvaluations:
+    """Evaluations of the policies, with their verdicts; settings are arguments of `evaluate_policy`."""
+    found: PolicyEvaluations = evaluate_policy(log, dict(policies), on_progress=on_progress, **settings)
+    for name, each in found.items():
+        on_progress(f"checking {name or 'the answer'} ...")
+        _ = each.trust  # which is computed on first use
+    on_progress("")
+    return found
 
 
-def log_summary(found: LogEvaluation, rows: int = 8) -> str:
-    """A table of the first states of the log, and what the support cuts off."""
-    model, states, terminated = found.model, found.states[:rows], found.layout.terminated
-    columns = {
-        "mean": model.predict(states),
-        "5%": model.predict_quantile(states, 0.05),
-        "median": model.predict_quantile(states, 0.5),
-        "95%": model.predict_quantile(states, 0.95),
-        "CVaR 10%": model.predict_cvar(states, 0.1),
-        "mass": model.predict_masses(states).sum(axis=1),
-    }
-    lines = ["first states of the log", "".join([f"{'row':>5}", *(f"{name:>11}" for name in columns)])]
-    for i in range(len(states)):
-        lines.append(f"{i:>5}" + "".join(f"{column[i]:>11.4g}" for column in columns.values()))
-    size = f"{model.n_samples_:,} transitions, {model.n_features_in_} features, discount {model.discount}"
-    ends = f"returns end where {terminated!r} says so" if terminated else "no column says where returns end"
-    lines += ["", f"{size}; {ends}", f"support: {model.support_!r}", f"residual {model.residual_:.1e}"]
-    lines += [model.support_report_.sentence, *model.certificate_.sentences]
-    return "\n".join(lines)
-
-
-def write_log_evaluation(found: LogEvaluation, folder: Path) -> list[Path]:
-    """Write the weights as JSON, and as a picture the mean distribution over the first states of the log."""
-    model, states = found.model, found.states
-    figure, ax = plots.new_figure(1)
-    plots.draw_distribution(ax, model.support_.atoms, model.predict_masses(states).mean(axis=0))
-    ax.set(xlabel="return", ylabel="mass")
-    ax.set_title(f"Mean distribution of the return, first {len(states)} states of the log")
-    return [write_log_record(model, found.layout, states, folder), plots.save(figure, folder / PICTURE, MADE_BY)]
+def is_refused(found: Mapping[str, PolicyEvaluation]) -> bool:
+    """Whether an answer should not be used."""
+    return any(each.trust.verdict == "do not use" for each in found.values())

@@ -9,6 +9,7 @@ from cramerl.linear.logs.estimates import Estimate, ReturnDistribution
 from cramerl.linear.logs.improvement import ImprovedPolicy, improve_policy
 from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.policy_evaluation import PolicyEvaluation, PolicyEvaluations, evaluate_policy
+from cramerl.linear.logs.saved_evaluation import SavedEvaluation, load_evaluation, save_evaluation
 from cramerl.linear.logs.trust import Trust
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.processes import MarkovRewardProcess, Transitions
@@ -35,6 +36,7 @@ __all__ = [
     "PolicyEvaluation",
     "PolicyEvaluations",
     "ReturnDistribution",
+    "SavedEvaluation",
     "StepSize",
     "SupportReport",
     "Transitions",
@@ -49,12 +51,14 @@ __all__ = [
     "fit_ray",
     "fourier",
     "improve_policy",
+    "load_evaluation",
     "polynomial",
     "projected_bellman_iterates",
     "random_features",
     "rbf",
     "read_minari",
     "read_parquet",
+    "save_evaluation",
     "suggest_support",
     "tabular",
     "with_bias",

@@ -50,9 +50,9 @@ def write_process_record(evaluation: Evaluation, folder: Path) -> Path:
         "weights": evaluation.weights.tolist(),
         "state_distribution": problem.state_distribution.tolist(),
         "certificate": evaluation.certificate.to_dict(),
-        "distributions": _distributions(states, evaluation.values[states], visited, masses),
+        "distributions": distributions_content(states, evaluation.values[states], visited, masses),
     }
-    return write_json(folder / EVALUATION_FILE, _without_nan(content))
+    return write_json(folder / EVALUATION_FILE, without_nan(content))
 
 
 def write_log_record(model: DistributionalLSTD, layout: Layout, first_states: Floats, folder: Path) -> Path:
@@ -75,9 +75,9 @@ def write_log_record(model: DistributionalLSTD, layout: Layout, first_states: Fl
         "support_report": model.support_report_._asdict(),
         "certificate": model.certificate_._asdict(),
         "weights": model.weights_.tolist(),
-        "distributions": _distributions(np.arange(n), means, np.full(n, 1 / n), masses),
+        "distributions": distributions_content(np.arange(n), means, np.full(n, 1 / n), masses),
     }
-    return write_json(folder / EVALUATION_FILE, _without_nan(content))
+    return write_json(folder / EVALUATION_FILE, without_nan(content))
 
 
 def parse_record(values: dict[str, Any]) -> EvaluationRecord:
@@ -94,7 +94,7 @@ def parse_record(values: dict[str, Any]) -> EvaluationRecord:
     return EvaluationRecord(*about, atoms, states[order], means, visited, masses)
 
 
-def _distributions(states: Any, means: Floats, visited: Floats, masses: Floats) -> dict[str, Any]:
+def distributions_content(states: Any, means: Floats, visited: Floats, masses: Floats) -> dict[str, Any]:
     """Distributions of some states as plain values, to six digits."""
 
     def rounded(values: Floats) -> list[float]:
@@ -108,8 +108,8 @@ def _distributions(states: Any, means: Floats, visited: Floats, masses: Floats) 
     }
 
 
-def _without_nan(content: Any) -> Any:
+def without_nan(content: Any) -> Any:
     """The content with null for NaN, which JSON does not have: for numbers that could not be computed."""
     if isinstance(content, dict):
-        return {key: _without_nan(value) for key, value in content.items()}
+        return {key: without_nan(value) for key, value in content.items()}
     return None if isinstance(content, float) and not np.isfinite(content) else content

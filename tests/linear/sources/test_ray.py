@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from cramerl import Support, _ray, evaluations
 from cramerl.linear import DistributionalLSTD, fit_parquet, fit_ray, transition_sums, with_bias
-from cramerl.linear.sources.parquet import Span
+from cramerl.linear.sources.parquet import ParquetRows, Span
 from cramerl.linear.sources.ray import cut_blocks
 
 ray: Any = pytest.importorskip("ray")
@@ -249,9 +249,11 @@ def test_the_command_writes_the_same_record(cluster, log, tmp_path):
     assert result.returncode == 0, result.stderr
     assert "3,000 transitions, 3 features" in result.stdout
     assert not result.stderr  # Ray prints nothing
-    layout = evaluations.log_layout(data, "a,b", "a2,b2", "r", "end")
-    alone = evaluations.evaluate_log(data, layout, None, 0.95, on_progress=lambda text: None, num_atoms=11)
-    evaluations.write_log_evaluation(alone, tmp_path / "here")
+    layout = evaluations.cluster_layout(data, "a, b", "a2,b2", "r", "end")
+    rows = ParquetRows(data, layout, None, lambda text: None)
+    alone = DistributionalLSTD(None, 0.95, num_atoms=11).fit_source(rows)
+    found = evaluations.ClusterEvaluation(alone, layout, rows.head.features)
+    evaluations.write_cluster_evaluation(found, tmp_path / "here")
     here, there = (json.loads((tmp_path / name / "evaluation.json").read_text()) for name in ("here", "there"))
     for name in ("weights", "support"):
         np.testing.assert_allclose(there[name], here[name], atol=1e-10)

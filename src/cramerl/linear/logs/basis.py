@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -75,21 +76,25 @@ class StateFeatures(Protocol):
 class FittedBasis:
     """A constant, features of the numeric columns and indicators of the levels of categorical ones."""
 
-    def __init__(self, name: str, observations: Observations, schema: ObservationSchema, seed: int):
+    def __init__(self, name: str, sample: Observations, scale: Scale, parts: Sequence[Any]):
+        self.name, self.sample, self.scale, self.parts = name, sample, scale, tuple(parts)
+        self.num_features = 1 + sum(part.num_features for part in self.parts)
+        self._as_sparse = worth_sparse(self.num_features, 1 + sum(part.nonzero_in_row for part in self.parts))
+
+    @classmethod
+    def fit(cls, name: str, observations: Observations, schema: ObservationSchema, seed: int) -> Self:
+        """The basis of this name."""
         kind, _, size = name.partition(":")
-        self.name, self.sample = name, _spaced(observations, _MOST_SAMPLED)
-        self.scale = Scale.fit(observations.numbers)
-        self._sizes = tuple(len(levels) for levels in schema.levels)
-        self._parts = [_of_numbers(kind, int(size or 0), observations, self.scale, seed), Levels(self._sizes)]
-        if kind == "bins" and (combinations := Combinations.fit(observations, self._sizes)) is not None:
-            self._parts.append(combinations)
-        self.num_features = 1 + sum(part.num_features for part in self._parts)
-        self._as_sparse = worth_sparse(self.num_features, 1 + sum(part.nonzero_in_row for part in self._parts))
+        scale, sizes = Scale.fit(observations.numbers), tuple(len(levels) for levels in schema.levels)
+        parts = [_of_numbers(kind, int(size or 0), observations, scale, seed), Levels(sizes)]
+        if kind == "bins" and (combinations := Combinations.fit(observations, sizes)) is not None:
+            parts.append(combinations)
+        return cls(name, _spaced(observations, _MOST_SAMPLED), scale, parts)
 
     def __call__(self, observations: Observations) -> Table:
         """Return (m, D)."""
         _require_columns(observations, self.sample)
-        tables = [np.ones((len(observations), 1)), *(part(observations) for part in self._parts)]
+        tables = [np.ones((len(observations), 1)), *(part(observations) for part in self.parts)]
         return side_by_side(tables, len(observations), self._as_sparse)
 
     def numbers(self, observations: Observations) -> Floats:
@@ -139,7 +144,7 @@ def state_features(
     if features is None:
         features = candidates(observations, schema, len(observations))[0]
     if isinstance(features, str):
-        return FittedBasis(_full_name(features), observations, schema, seed)
+        return FittedBasis.fit(_full_name(features), observations, schema, seed)
     if is_transformer(features):
         fitted = Transformer(features, state_table(observations))
         return OwnFeatures(type(features).__name__, fitted, observations)
@@ -232,6 +237,6 @@ def _require_schema(observations: Observations, schema: ObservationSchema) -> No
 
 
 def _require_columns(observations: Observations, seen: Observations) -> None:
-    for name, given, fitted in zip(("numbers", "codes"), observations, seen, strict=True):
+    for name, given, fitted in zip(("numbers", "codes"), observations[:2], seen[:2], strict=True):
         if given.shape[1] != fitted.shape[1]:
             raise ValueError(f"observations must have {fitted.shape[1]} {name}, got {given.shape[1]}")

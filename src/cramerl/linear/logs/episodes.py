@@ -184,7 +184,7 @@ def _require_values(records: Records, found: Outline, layout: LogLayout) -> None
 def _require_observations(
     argument: str, observations: Observations, used: NDArray[np.bool_], layout: LogLayout, names: tuple[str, ...]
 ) -> None:
-    numbers, codes = observations if used.all() else observations.take(used)
+    numbers, codes, _ = observations if used.all() else observations.take(used)
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(numbers.sum()) and (codes >= 0).all():  # the usual case is kept cheap
             return

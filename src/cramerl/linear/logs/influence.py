@@ -55,12 +55,11 @@ def height_influence(model: DistributionalLSTD, rows: LogRows, starts: Starts) -
     adjoints = _adjoints(model, starts, knots)
     moved = np.zeros((count, len(knots)))
     for block, part in rows.blocks():
-        first = int(block.episode[0])
-        size = int(block.episode[-1]) - first + 1
         for start, found in _row_influences(model, part, adjoints):
-            episodes = block.episode[start : start + len(found)] - first
+            episodes = block.episode[start : start + len(found)]  # in order
+            first, size = int(episodes[0]), int(episodes[-1] - episodes[0]) + 1
             for j in range(len(knots)):
-                moved[first : first + size, j] += np.bincount(episodes, found[:, j], size)
+                moved[first : first + size, j] += np.bincount(episodes - first, found[:, j], size)
     moved /= model._sums.weight  # pyright: ignore[reportOptionalMemberAccess]
     moved -= moved.mean(axis=0)
     moved += _start_influence(model, starts, knots, count)

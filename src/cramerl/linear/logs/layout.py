@@ -26,6 +26,10 @@ class LogLayout(NamedTuple):
     discount: str | None = None
     weight: str | None = None
     propensity: str | None = None
+    policy: tuple[str, ...] = ()
+    """Columns with the probabilities that policies to be evaluated give to actions in the state."""
+    next_policy: tuple[str, ...] = ()
+    """The same in the next state, where next states have columns of their own."""
 
     @property
     def number_names(self) -> tuple[str, ...]:
@@ -40,6 +44,7 @@ class LogLayout(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """All columns, each once."""
         parts = (self.action, self.terminated, self.truncated, self.state, self.next_state)
+        parts += (self.policy, self.next_policy)
         alone = (self.reward, self.episode, self.time, self.discount, self.weight, self.propensity)
         return tuple(dict.fromkeys([*(name for part in parts for name in part), *filter(None, alone)]))
 

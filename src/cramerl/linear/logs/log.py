@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cramerl._checks import require_count
-from cramerl.linear.logs import minari
 from cramerl.linear.logs.clocks import Shares
 from cramerl.linear.logs.episodes import Episodes, episodes_of, outline
-from cramerl.linear.logs.files import open_files
-from cramerl.linear.logs.layout import LogLayout, Names, listed, resolve
+from cramerl.linear.logs.layout import LogLayout, Names, Table, listed, resolve
 from cramerl.linear.logs.memory import RecordsInMemory, in_order
-from cramerl.linear.logs.minari import MinariTable, open_minari
 from cramerl.linear.logs.observations import Observations, ObservationSchema
-from cramerl.linear.logs.records import Decoder, Records, require_present
+from cramerl.linear.logs.opening import encode_table, open_table
+from cramerl.linear.logs.records import Decoder, Records
 from cramerl.linear.logs.stream import RecordsInFiles
 from cramerl.linear.logs.survey import LogCounts, Survey, sentences
-from cramerl.linear.logs.tables import Tables, open_frame
+from cramerl.linear.logs.tables import Tables
 
 # A log whose columns need more bytes stays in its files.
 _MOST_BYTES = 1 << 30
@@ -43,6 +41,7 @@ class Store(Protocol):
 class _Facts(NamedTuple):
     """What holds for a log and for any part of it."""
 
+    tables: Tables
     decoder: Decoder
     schema: ObservationSchema
     action_levels: tuple[Any, ...] | None
@@ -68,6 +67,7 @@ class Log:
     def __init__(self, store: Store, facts: _Facts, counts: LogCounts, notes: tuple[str, ...]):
         self._store, self._facts, self.counts, self.notes = store, facts, counts, notes
         self.schema, self.action_levels, self.discount = facts.schema, facts.action_levels, facts.discount
+        self._taken: NDArray[np.intp] | None = None  # the episodes of the whole log that this part of it has
 
     @classmethod
     def read(
@@ -100,8 +100,9 @@ class Log:
         Args:
             source: a data frame (pandas, polars, pyarrow or anything with the Arrow interface), a dictionary of arrays
                 (n,) or (n, k), a structured array; a Parquet or CSV file, a folder of them, a pattern, a URL or a list
-                of these; a Minari dataset, or "minari:" and the name of one, whose columns need not be named. A log too
-                large for memory is read again in every pass, for which its rows must be in order.
+                of these; a Minari dataset, or "minari:" and the name of one, or "example:machines", whose columns need
+                not be named. A log too large for memory is read again in every pass, for which its rows must be in
+                order.
             episode: column that tells episodes apart; None: the log is one episode, or, with ``next_state``, each row
                 is one.
             time: column that orders the rows of an episode; None: they are in order.
@@ -119,26 +120,18 @@ class Log:
             next_state: columns of the next state, in the order of ``state``, if the log has them; they may be missing
                 where the return ended.
         """
-        tables = _open(source)
+        tables = open_table(source)
         named: dict[str, Any] = {"episode": episode, "time": time, "state": state, "action": action}
-        named |= {"terminated": terminated, "truncated": truncated}
-        if isinstance(tables, MinariTable):
-            named = {argument: minari.NAMES[argument] if name is None else name for argument, name in named.items()}
-        layout = resolve(
-            tables.table,
-            **named,
-            categorical=categorical,
-            reward=reward,
-            discount=discount,
-            weight=weight,
-            propensity=propensity,
-            next_state=next_state,
-        )
-        decoder, number = Decoder(layout), _discount(discount)
-        return cls._of(_store(tables, decoder), decoder, number)
+        named |= {"terminated": terminated, "truncated": truncated, "discount": discount, "propensity": propensity}
+        defaults: dict[str, Any] = getattr(tables, "NAMES", {})
+        named = {argument: defaults.get(argument) if name is None else name for argument, name in named.items()}
+        others = {"categorical": categorical, "reward": reward, "weight": weight, "next_state": next_state}
+        decoder, number = Decoder(resolve(tables.table, **named, **others)), _discount(named["discount"])  # pyright: ignore[reportArgumentType]
+        return cls._of(tables, decoder, number)
 
     @classmethod
-    def _of(cls, store: Store, decoder: Decoder, discount: float | None) -> Self:
+    def _of(cls, tables: Tables, decoder: Decoder, discount: float | None) -> Self:
+        store = _store(tables, decoder)
         survey = _surveyed(store, decoder)
         layout = decoder.layout
         survey.require_transitions()
@@ -148,7 +141,7 @@ class Log:
         actions = None if decoder.action_coder is None else tuple(decoder.action_coder.codes)
         counts = survey.counted(shares)
         notes = [*sentences(layout, counts, shares), *decoder.notes, *decoder.integer_notes()]
-        return cls(store, _Facts(decoder, schema, actions, discount, shares), counts, tuple(notes))
+        return cls(store, _Facts(tables, decoder, schema, actions, discount, shares), counts, tuple(notes))
 
     @property
     def num_rows(self) -> int:
@@ -197,24 +190,42 @@ class Log:
         index = _episode_index(episodes, self.num_episodes)
         store = self._store.take(index)
         survey = _surveyed(store, self._facts.decoder)
-        return type(self)(store, self._facts, survey.counted(self._facts.shares), self.notes)
+        part = type(self)(store, self._facts, survey.counted(self._facts.shares), self.notes)
+        part._taken = index if self._taken is None else self._taken[index]
+        return part
+
+    def with_policies(self, columns: list[tuple[str, ...]]) -> Self:
+        """The same log, read again with columns of the probabilities that policies give to the log's actions.
+
+        Args:
+            columns: of each policy, a column for each action, in the order of ``action_levels``; and as many for the
+                next state, where the log has columns of it.
+        """
+        count, layout = len(self.action_levels or ()), self._facts.layout
+        present = [name for names in columns for name in names[:count]]
+        following = [name for names in columns for name in names[count:]]
+        layout = layout._replace(policy=tuple(present), next_policy=tuple(following))
+        whole = type(self)._of(self._facts.tables, Decoder(layout), self.discount)
+        return whole if self._taken is None else whole.take(self._taken)
+
+    @property
+    def table(self) -> Table:
+        """The columns that there are."""
+        return self._facts.tables.table
+
+    @property
+    def layout(self) -> LogLayout:
+        """Which columns hold what."""
+        return self._facts.layout
+
+    @property
+    def rows_are_episodes(self) -> bool:
+        """Whether each row is an episode of its own, because none are named and next states have columns."""
+        return self.has_next_state and self.layout.episode is None
 
     def encode(self, table: Any) -> Observations:
         """Other states, in a table with the columns of this log's state, as observations."""
-        decoder, columns = self._facts.decoder, self._facts.layout.state
-        if isinstance(table, np.ndarray) and not table.dtype.names and table.ndim == 2:
-            table = _named(table, columns)
-        tables = _open(table, "table")
-        if lost := [name for name in columns if name not in tables.table.names]:
-            raise ValueError(f"table must have the columns of the state, {lost[0]!r} is missing; it has {tables.table}")
-        parts = []
-        for chunk in tables.chunks(columns):
-            for name, column in chunk.items():
-                require_present("table", name, column)
-            parts.append(decoder.encode(chunk))
-        if not parts:
-            raise ValueError("table must have at least one row")
-        return Observations.join(parts)
+        return encode_table(self._facts.decoder, table)
 
     def __repr__(self) -> str:
         layout, counts = self._facts.layout, self.counts
@@ -228,16 +239,6 @@ class Log:
         elif layout.action:
             parts.append(f"actions: {listed(layout.action)}")
         return f"Log({'; '.join([*parts, f'reward: {layout.reward}'])})"
-
-
-def _open(source: Any, argument: str = "source") -> Tables:
-    tables = open_frame(source) or open_minari(source) or open_files(source)
-    if tables is None:
-        raise ValueError(
-            f"{argument} must be a data frame, a dictionary of arrays, a structured array, a Minari dataset or paths "
-            f"of Parquet or CSV files, got {type(source).__name__}"
-        )
-    return tables
 
 
 def _in_memory(tables: Tables, decoder: Decoder) -> RecordsInMemory:
@@ -289,9 +290,3 @@ def _episode_index(given: Any, num_episodes: int) -> NDArray[np.intp]:
         allowed = f"numbers from 0 to {num_episodes - 1}"
         raise ValueError(f"episodes must be {allowed}, got {index.min()} to {index.max()}")
     return index.astype(np.intp)
-
-
-def _named(array: NDArray[Any], names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    if array.shape[1] != len(names):
-        raise ValueError(f"table must have {len(names)} columns ({listed(names)}), got {array.shape[1]}")
-    return {name: array[:, j] for j, name in enumerate(names)}

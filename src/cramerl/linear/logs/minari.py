@@ -27,6 +27,8 @@ NAMES: dict[str, Any] = {
 class MinariTable:
     """A dataset. The last observation of an episode is a row without an action and a reward."""
 
+    NAMES = NAMES
+
     def __init__(self, dataset: Any):
         self._dataset = dataset
         first = next(iter(dataset.iterate_episodes()), None)

@@ -18,6 +18,8 @@ class Observations(NamedTuple):
     """(m, C) numeric columns; truth values are 0 and 1, times are seconds."""
     codes: NDArray[np.int32]
     """(m, Cc) categorical columns: indices into the levels of the schema; -1 for a level the log never had."""
+    probs: Floats | None = None
+    """(m, P) columns with the probabilities of policies, where they were asked for."""
 
     def __len__(self) -> int:
         """Number of states, not of fields (so `_replace` does not work)."""
@@ -25,12 +27,17 @@ class Observations(NamedTuple):
 
     def take(self, index: Any) -> Self:
         """Some of the states: by a slice, indices or a mask."""
-        return type(self)(self.numbers[index], self.codes[index])
+        return type(self)(self.numbers[index], self.codes[index], None if self.probs is None else self.probs[index])
 
     @classmethod
     def join(cls, parts: Sequence[Observations]) -> Self:
         """The parts as one."""
-        return cls(np.concatenate([part.numbers for part in parts]), np.concatenate([part.codes for part in parts]))
+        probs = [part.probs for part in parts if part.probs is not None]
+        return cls(
+            np.concatenate([part.numbers for part in parts]),
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate(probs) if len(probs) == len(parts) else None,
+        )
 
 
 class ObservationSchema(NamedTuple):

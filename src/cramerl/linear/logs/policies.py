@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cramerl._arrays import Floats
 from cramerl.linear.logs.basis import state_table
+from cramerl.linear.logs.layout import listed
 from cramerl.linear.logs.log import Log
-from cramerl.linear.logs.observations import Observations
+from cramerl.linear.logs.observations import Observations, ObservationSchema
 
 _SUM_TOLERANCE = 1e-6
+
+
+class ColumnsOf(NamedTuple):
+    """A policy whose probabilities are columns of the log, from one place among all such columns to another."""
+
+    names: tuple[str, ...]
+    first: int
+
+    def __call__(self, observations: Observations) -> Floats:
+        """(m, A) probabilities."""
+        if observations.probs is None:
+            raise ValueError(f"policy must be known in every state: there the columns {listed(self.names)} are missing")
+        found = observations.probs[:, self.first : self.first + len(self.names)]
+        if np.isnan(found).any():
+            raise ValueError(f"policy must not have missing values, got some in {listed(self.names)}")
+        return found
 
 
 class Policy:
@@ -24,12 +41,12 @@ class Policy:
     """
 
     def __init__(self, probabilities: Callable[[Observations], Any], levels: tuple[Any, ...], columns: Any):
-        self._probabilities, self._levels, self._columns = probabilities, levels, columns
+        self.probabilities, self._levels, self._columns = probabilities, levels, columns
         self.unknown = 0.0  # largest mean probability, over the states of a call, of actions that the log never took
 
     def __call__(self, observations: Observations) -> Floats:
         """(m, A) probabilities."""
-        given = np.asarray(self._probabilities(observations))
+        given = np.asarray(self.probabilities(observations))
         if given.ndim == 1:
             return self._chosen(given, len(observations))
         if given.ndim != 2 or len(given) != len(observations) or given.dtype.kind not in "biuf":
@@ -79,26 +96,54 @@ def make_policy(policy: Any, log: Log) -> Policy | None:
         raise ValueError("policy must be None for a log without discrete actions: name them with action=")
     if isinstance(policy, Policy):
         return policy
+    if isinstance(policy, ColumnsOf):
+        return Policy(policy, log.action_levels, None)
     if callable(policy):
         own = getattr(policy, "takes_observations", False)  # a policy that was found in a log
         return Policy(policy if own else _OfTable(policy), log.action_levels, None)
     table = np.asarray(policy)
     if table.dtype.kind not in "iufbUSO" or table.ndim not in (1, 2):
-        allowed = "a function, (A,) or (S, A) probabilities, or (S,) actions"
+        allowed = "a function, names of columns, (A,) or (S, A) probabilities, or (S,) actions"
         raise ValueError(f"policy must be {allowed}, got {type(policy).__name__}")
     if table.ndim == 1 and table.dtype.kind == "f":
         return Policy(_Repeated(table), log.action_levels, None)
-    return Policy(_OfState(table, log), log.action_levels, None)
+    return Policy(_OfState(table, log.schema), log.action_levels, None)
+
+
+def read_policy_columns(policies: Mapping[str, Any], log: Log) -> tuple[Log, dict[str, Any]]:
+    """The log with the columns that policies name, and the policies, where a text, or texts, name columns."""
+    found = {name: _columns(given, log) for name, given in policies.items()}
+    if not any(found.values()):
+        return log, dict(policies)
+    count, first, made = len(log.action_levels or ()), 0, dict(policies)
+    for name, columns in found.items():
+        if columns is not None:
+            made[name], first = ColumnsOf(columns[:count], first), first + count
+    return log.with_policies([columns for columns in found.values() if columns is not None]), made
+
+
+def _columns(given: Any, log: Log) -> tuple[str, ...] | None:
+    """The columns that a policy names; None for a policy of another kind, such as a list of actions."""
+    texts = isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)
+    if not isinstance(given, str) and (not texts or set(given) <= set(log.action_levels or ())):
+        return None
+    names, levels = log.table.find("policy", given), log.action_levels or ()
+    wanted = len(levels) * (1 + log.has_next_state)
+    if levels and len(names) != wanted:
+        what = f"a column for each of the actions {listed(map(str, levels))}, in this order"
+        what += ", and then one for each of them in the next state" if log.has_next_state else ""
+        raise ValueError(f"policy must name {what}, got {len(names)} ({listed(names)})")
+    return names
 
 
 class _Repeated:
     """The same probabilities in every state."""
 
     def __init__(self, probs: Floats):
-        self._probs = probs
+        self.probs = probs
 
     def __call__(self, observations: Observations) -> Floats:
-        return np.tile(self._probs, (len(observations), 1))
+        return np.tile(self.probs, (len(observations), 1))
 
 
 class _OfTable:
@@ -114,12 +159,11 @@ class _OfTable:
 class _OfState:
     """A table with a row for each value of the log's only state column."""
 
-    def __init__(self, table: NDArray[Any], log: Log):
-        schema = log.schema
+    def __init__(self, table: NDArray[Any], schema: ObservationSchema):
         if len(schema.number_names) + len(schema.category_names) != 1:
             count = len(schema.number_names) + len(schema.category_names)
             raise ValueError(f"policy must be a function where the state has several columns, got a table ({count})")
-        self._table, self._rows = table, None
+        self.table, self._rows = table, None
         if schema.category_names:
             levels = schema.levels[0]
             whole = all(isinstance(level, int | np.integer) and 0 <= level < len(table) for level in levels)
@@ -132,8 +176,32 @@ class _OfState:
             codes = observations.codes[:, 0]
             if (codes < 0).any():
                 raise ValueError("policy must be a function for states that the log never had, got a table")
-            return self._table[self._rows[codes]]
+            return self.table[self._rows[codes]]
         states = observations.numbers[:, 0]
-        if (states != np.floor(states)).any() or states.min() < 0 or states.max() >= len(self._table):
-            raise ValueError(f"policy must be a function unless states are integers from 0 to {len(self._table) - 1}")
-        return self._table[states.astype(np.intp)]
+        if (states != np.floor(states)).any() or states.min() < 0 or states.max() >= len(self.table):
+            raise ValueError(f"policy must be a function unless states are integers from 0 to {len(self.table) - 1}")
+        return self.table[states.astype(np.intp)]
+
+
+def pack_policy(policy: Policy, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """A policy as plain values, its arrays in ``arrays``; ValueError for functions."""
+    inner = policy.probabilities
+    if isinstance(inner, ColumnsOf):
+        return {"columns": list(inner.names)}
+    if not isinstance(inner, _Repeated | _OfState):
+        raise ValueError(f"policy must be arrays or names of columns to be saved, got {type(inner).__name__}")
+    name = f"a{len(arrays)}"
+    arrays[name] = inner.probs if isinstance(inner, _Repeated) else inner.table
+    return {"everywhere" if isinstance(inner, _Repeated) else "by_state": name}
+
+
+def unpack_policy(
+    content: Any, arrays: Mapping[str, NDArray[Any]], levels: tuple[Any, ...], schema: ObservationSchema
+) -> tuple[Policy, tuple[str, ...]]:
+    """The policy that was packed, and the columns it needs."""
+    if "columns" in content:
+        names = tuple(map(str, content["columns"]))
+        return Policy(ColumnsOf(names, 0), levels, None), names
+    if "everywhere" in content:
+        return Policy(_Repeated(arrays[content["everywhere"]]), levels, None), ()
+    return Policy(_OfState(arrays[content["by_state"]], schema), levels, None), ()

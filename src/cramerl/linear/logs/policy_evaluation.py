@@ -18,7 +18,7 @@ from cramerl.linear.logs.comparators import Comparison
 from cramerl.linear.logs.estimates import Estimate, ReturnDistribution
 from cramerl.linear.logs.influence import HeightInfluence, bootstrap_influence, height_influence
 from cramerl.linear.logs.log import Log
-from cramerl.linear.logs.policies import Policy, make_policy
+from cramerl.linear.logs.policies import Policy, make_policy, read_policy_columns
 from cramerl.linear.logs.returns import SeenReturns, seen_returns
 from cramerl.linear.logs.rows import LogRows, Starts, starts_of
 from cramerl.linear.logs.selection import Selection, choose_features, score_features, some_observations
@@ -120,6 +120,11 @@ class PolicyEvaluation:
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
         """Other estimates of the same return, where the log allows them; computed on first use."""
+        return self.comparisons_of_episodes if self._starts.of_episodes else ()
+
+    @property
+    def comparisons_of_episodes(self) -> tuple[Comparison, ...]:
+        """Other estimates of the return from the first states of episodes, which may not be what was asked for."""
         if self._comparisons is None:
             self._comparisons = compare(self)
         return self._comparisons
@@ -202,9 +207,10 @@ def evaluate_policy(
     Args:
         log: from `Log.read`.
         policy: None: the policy that made the log. A function of the table of states (m, C), numbers first and then
-            codes, to (m, A) probabilities or (m,) actions; (A,) probabilities for every state; a table (S, A) of
-            probabilities or (S,) of actions, where the state is one column; or a dictionary of several of these by
-            name.
+            codes, to (m, A) probabilities or (m,) actions; names of A columns of the log that hold the probabilities
+            of its actions in order (and of A more for the next state, where the log has columns of it); (A,)
+            probabilities for every state; a table (S, A) of probabilities or (S,) of actions, where the state is one
+            column; or a dictionary of several of these by name.
         features: of states. None: chosen from a short list by the CRPS of held-out returns. Or "columns", "bins:10",
             "splines:8", "cells:100", "rbf:100", "fourier:3", "random:200"; a function of the table of states; a
             scikit-learn transformer.
@@ -232,6 +238,7 @@ def evaluate_policy(
     if not policies:
         raise ValueError("policy must have at least one policy, got an empty dictionary")
     say("choosing features ...")
+    log, policies = read_policy_columns(policies, log)
     made = [make_policy(given, log) for given in policies.values()]
     copies = 1 + len(log.action_levels or ()) if features_action is None and any(made) else 1
     selection = _selection(log, features, settings, copies)
@@ -293,7 +300,8 @@ def _fitted(rows: LogRows, selection: Selection, settings: Settings) -> Distribu
     rho = settings.regularisation
     if rho is None:
         rho = selection.strength / rows.log.num_transitions
-    seen = None if settings.support is not None else seen_returns(rows.log, settings.discount)
+    known = settings.support is None and not rows.log.rows_are_episodes
+    seen = seen_returns(rows.log, settings.discount) if known else None
     atoms = _ATOMS
     while True:
         support = settings.support or _support(rows, settings, seen, atoms, rho)

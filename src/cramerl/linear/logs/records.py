@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cramerl._arrays import Floats
 from cramerl.linear.logs.columns import Coder, Column, Digester
 from cramerl.linear.logs.layout import LogLayout
-from cramerl.linear.logs.observations import Observations
+from cramerl.linear.logs.observations import Observations, ObservationSchema
 
 # A state column of integers with at most this many values, each in at least ten rows on average, may hold codes.
 _FEW_VALUES = 30
@@ -72,7 +72,7 @@ class Decoder:
         rows, done = len(rewards), ~np.isnan(rewards)
         self._rows += 0 if self._sealed else rows
         return Records(
-            observations=self._observations("state", columns, dict(zip(layout.state, layout.state, strict=True))),
+            observations=self._states(columns),
             following=self._following(columns),
             episode=self._episode(columns, rows),
             time=self._time(columns),
@@ -86,9 +86,20 @@ class Decoder:
             },
         )
 
+    @classmethod
+    def of_schema(cls, schema: ObservationSchema, state: tuple[str, ...], policy: tuple[str, ...]) -> Decoder:
+        """A decoder that knows the levels of a log and only encodes other states."""
+        made = cls(LogLayout(state, frozenset(schema.category_names), "", policy=policy))
+        named = zip(schema.category_names, schema.levels, strict=True)
+        made.coders = {name: Coder(levels, growing=False) for name, levels in named}
+        made._begun = made._sealed = True
+        return made
+
     def encode(self, columns: dict[str, Column]) -> Observations:
         """Observations of other states, by the levels met."""
-        return self._observations("table", columns, {name: name for name in self.layout.state})
+        found = self._observations("table", columns, {name: name for name in self.layout.state})
+        given = all(name in columns for name in self.layout.policy)
+        return Observations(found.numbers, found.codes, _policy_columns(self.layout.policy, columns) if given else None)
 
     def seal(self) -> Recoding:
         """Sort the levels met; codes of later chunks are ranks among them, and earlier ones can be recoded."""
@@ -150,11 +161,16 @@ class Decoder:
             codes[:, j] = self.coders[name].encode(argument, home[name], columns[home[name]])
         return Observations(numbers, codes)
 
+    def _states(self, columns: dict[str, Column]) -> Observations:
+        found = self._observations("state", columns, {name: name for name in self.layout.state})
+        return Observations(found.numbers, found.codes, _policy_columns(self.layout.policy, columns))
+
     def _following(self, columns: dict[str, Column]) -> Observations | None:
         names = self.layout.next_state
         if not names:
             return None
-        return self._observations("next_state", columns, dict(zip(self.layout.state, names, strict=True)))
+        found = self._observations("next_state", columns, dict(zip(self.layout.state, names, strict=True)))
+        return Observations(found.numbers, found.codes, _policy_columns(self.layout.next_policy, columns))
 
     def _episode(self, columns: dict[str, Column], rows: int) -> NDArray[Any]:
         name = self.layout.episode
@@ -215,7 +231,7 @@ class Recoding(NamedTuple):
 
     def _observations(self, given: Observations) -> Observations:
         codes = [rank[given.codes[:, j]] for j, rank in enumerate(self.ranks)]
-        return Observations(given.numbers, np.stack(codes, axis=1)) if codes else given
+        return Observations(given.numbers, np.stack(codes, axis=1), given.probs) if codes else given
 
 
 _NUMBERS = {"discounts": "discount", "weights": "weight", "propensities": "propensity"}
@@ -229,6 +245,11 @@ def _mapped(function: Callable[..., Any], *values: Any) -> Any:
     if isinstance(first, tuple):
         return type(first)(*(_mapped(function, *parts) for parts in zip(*map(tuple, values), strict=True)))
     return function(*values)
+
+
+def _policy_columns(names: tuple[str, ...], columns: dict[str, Column]) -> Floats | None:
+    """(m, P) probabilities, NaN where missing; None if no columns are named."""
+    return np.stack([columns[name].numbers("policy", name) for name in names], axis=1) if names else None
 
 
 def _any_flag(argument: str, names: tuple[str, ...], columns: dict[str, Column], done: NDArray[np.bool_]) -> Any:

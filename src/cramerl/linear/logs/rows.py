@@ -148,7 +148,8 @@ class LogRows:
 def _keys(observations: Observations) -> NDArray[Any]:
     """(m,) the bytes of each state."""
     numbers = observations.numbers + 0.0  # makes zeros of both signs the same
-    whole = np.concatenate([numbers.view(np.uint8), np.ascontiguousarray(observations.codes).view(np.uint8)], axis=1)
+    parts = [numbers, observations.codes, *([] if observations.probs is None else [observations.probs])]
+    whole = np.concatenate([np.ascontiguousarray(part).view(np.uint8) for part in parts], axis=1)
     return np.ascontiguousarray(whole).view(f"V{whole.shape[1]}").ravel()
 
 
@@ -197,6 +198,8 @@ def starts_of(rows: LogRows, start: Any) -> Starts:
         words = "the given state" if count == 1 else f"the {count:,} given states"
         number = rows.index_of(observations) if reduced else None
         return Starts(rows.of_states(observations), even, nobody, words, observations, number)
+    if start == "episodes" and rows.log.rows_are_episodes:
+        start = "rows"
     if start not in ("episodes", "rows"):
         raise ValueError(f"start must be 'episodes', 'rows' or a table of states, got {start!r}")
     tables, weights, episodes, numbers = [], [], [], []

@@ -109,9 +109,9 @@ def score_features(log: Log, features: StateFeatures, discount: float, seed: int
 
 
 def split_log(log: Log, discount: float, seed: int) -> HeldOut | None:
-    """Episodes to fit and episodes to score, drawn at random; None if there are too few."""
+    """Episodes to fit and episodes to score, drawn at random; None if there are too few, or none are known."""
     count = log.num_episodes
-    if count < 10:
+    if count < 10 or log.rows_are_episodes:  # whose returns were not seen
         return None
     rng = np.random.default_rng(seed)
     order = rng.permutation(count)

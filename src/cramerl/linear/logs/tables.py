@@ -129,6 +129,7 @@ def open_frame(source: Any) -> Tables | None:
 
 def table_of_arrow(schema: Any, head: Any) -> Table:
     """The columns of an Arrow schema; the first rows (a batch, or None) tell how long lists are."""
+    require_different(schema.names)
     names: list[str] = []
     lists: dict[str, tuple[str, ...]] = {}
     for field in schema:

@@ -107,7 +107,7 @@ def _numbers(found: PolicyEvaluation) -> Trust:
     size = max(1, model.n_features_in_)
     spread = float(np.sqrt(max(0.0, float(variance(model.support_, found.distribution.probs)))))
     selection = found.selection
-    by_name = {comparison.name: comparison for comparison in found.comparisons}
+    by_name = {comparison.name: comparison for comparison in found.comparisons_of_episodes}
     sampling = by_name.get("importance sampling")
     starts: Any = found._starts
     cover = np.nan if starts.observations is None else start_coverage(log, starts.observations)
@@ -251,6 +251,12 @@ def _about_episodes(found: PolicyEvaluation, n: Trust) -> Iterator[tuple[Verdict
     if n.rows_per_feature < 10:
         kind = "do not use" if n.rows_per_feature < 2 else "care"
         yield kind, f"There are {n.rows_per_feature:.1f} rows for each feature."
+    if found.log.rows_are_episodes:
+        yield (
+            "care",
+            "No column says which rows belong to one episode, so intervals are too narrow, and predictions could not "
+            "be compared with returns that were seen.",
+        )
     if not found.log.has_termination:
         yield "care", "No column says where returns end, so every return is taken to go on after the log."
     errors, deviations = n.monte_carlo_gap
