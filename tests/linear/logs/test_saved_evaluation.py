@@ -19,7 +19,7 @@ ROWS = {
     "new_0": [0.5, 1.0, 0.0, 0.25],
     "new_1": [0.5, 0.0, 1.0, 0.75],
 }
-BASES = ("columns", "bins:4", "splines:4", "rbf:6", "fourier:3", "random:12")
+BASES = ("columns", "bins:4", "splines:4", "cells:5", "rbf:6", "fourier:3", "random:12")
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cramerl.linear.logs.cloud_features import Bumps, Waves
+from cramerl.linear.logs.cloud_features import Bumps, Cells, Waves
 from cramerl.linear.logs.code_features import Combinations, Levels
 from cramerl.linear.logs.column_features import Bins, Columns, Cosines, Hats, Scale
 
 Arrays = dict[str, NDArray[Any]]
 
 _KINDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Scale, Columns, Bins, Hats, Cosines, Bumps, Waves, Levels, Combinations)
+    kind.__name__: kind for kind in (Scale, Columns, Bins, Hats, Cosines, Cells, Bumps, Waves, Levels, Combinations)
 }
 _MOST_ORDER = 1000
 
@@ -91,10 +91,11 @@ def _checked(part: Any) -> Any:
         _require(0 < part.order <= _MOST_ORDER, part)
         _require_each_column(part, part.ranks)
         _require(all(a.shape == b.shape for a, b in zip(part.knots, part.ranks, strict=True)), part)
-    elif isinstance(part, Bumps):
+    elif isinstance(part, Bumps | Cells):
         count = len(part.centres)
         _require(part.centres.shape == (count, len(part.scale.columns) if count else 0), part)
-        _require(part.widths.shape == (count,) and bool((part.widths > 0).all()), part)
+    if isinstance(part, Bumps):
+        _require(part.widths.shape == part.centres.shape[:1] and bool((part.widths > 0).all()), part)
     elif isinstance(part, Waves):
         _require(part.shifts.ndim == 1 and part.frequencies.ndim == 2, part)
         width = len(part.scale.columns) if part.frequencies.size else part.frequencies.shape[0]
