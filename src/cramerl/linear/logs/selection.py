@@ -24,6 +24,8 @@ _ATOMS = 31
 # Counts that regularisation may add to a group before the group's own rows are believed.
 STRENGTHS = (1.0, 30.0)
 _MOST_OBSERVATIONS = 50_000
+# Episodes that it takes to hold some of them out.
+LEAST_EPISODES = 10
 
 
 class Candidate(NamedTuple):
@@ -108,11 +110,11 @@ def score_features(log: Log, features: StateFeatures, discount: float, seed: int
 def split_log(log: Log, discount: float, seed: int) -> HeldOut | None:
     """Episodes to fit and episodes to score, drawn at random; None if there are too few."""
     count = log.num_episodes
-    if count < 10:
+    if count < LEAST_EPISODES:
         return None
     rng = np.random.default_rng(seed)
     order = rng.permutation(count)
-    order = order[: max(10, int(count * min(1.0, _MOST_ROWS / log.num_transitions)))]
+    order = order[: max(LEAST_EPISODES, int(count * min(1.0, _MOST_ROWS / log.num_transitions)))]
     cut = max(1, int(_HELD_OUT * len(order)))
     fitted, scored = log.take(np.sort(order[cut:])), log.take(np.sort(order[:cut]))
     if not (fitted.num_transitions and scored.num_transitions):
