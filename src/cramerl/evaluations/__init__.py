@@ -9,6 +9,7 @@ from cramerl.evaluations.clusters import (
 )
 from cramerl.evaluations.log_files import LOG_FILES, read_saved, write_log_evaluation
 from cramerl.evaluations.logs import data_source, evaluate_log, is_refused, named_policies, read_log
+from cramerl.evaluations.page import write_page
 from cramerl.evaluations.predictions import (
     PREDICTED_BY,
     Asked,
@@ -46,5 +47,6 @@ __all__ = [
     "write_cluster_evaluation",
     "write_evaluation",
     "write_log_evaluation",
+    "write_page",
     "write_predictions",
 ]

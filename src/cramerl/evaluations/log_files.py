@@ -13,6 +13,7 @@ import numpy as np
 from cramerl import plots
 from cramerl._files import write_json
 from cramerl._folders import LOG_BYTES, parse_json, read_inside
+from cramerl.evaluations.page import PAGE, write_page
 from cramerl.evaluations.processes import PICTURE
 from cramerl.linear import PolicyEvaluation, PolicyEvaluations, SavedEvaluation, load_evaluation, save_evaluation
 from cramerl.linear.evaluation_file import EVALUATION_FILE, MADE_BY, distributions_content, without_nan
@@ -20,7 +21,6 @@ from cramerl.linear.logs.estimates import ReturnDistribution
 from cramerl.linear.logs.observations import Observations
 from cramerl.linear.logs.saved_evaluation import MODEL_BYTES, MODEL_FILE
 
-PAGE = "evaluation.html"
 LOG_FILES = (EVALUATION_FILE, PICTURE, MODEL_FILE, PAGE)
 """What an evaluation of a log writes into its folder."""
 _STATES = 100  # of the log, whose distributions are written
@@ -41,7 +41,8 @@ def write_log_evaluation(
     model = save_evaluation(found, folder)
     content = _content(found, command, quantiles, cvars) | {"model": _digest(model.read_bytes())}
     written = [write_json(folder / EVALUATION_FILE, without_nan(content)), write_picture(found, folder / PICTURE)]
-    return [*written, *_write_page(found, folder, command), model]
+    whole = found if len(found) > 1 else next(iter(found.values()))
+    return [*written, write_page(whole, folder, command), model]
 
 
 def write_picture(found: PolicyEvaluations, path: Path) -> Path:
@@ -197,15 +198,6 @@ def _draw_cdf(ax: Any, answer: ReturnDistribution, name: str, colour: str) -> No
     atoms = np.repeat(answer.support.atoms, 2)[1:]
     middle, low, high = (np.repeat(np.append(heights, 1.0), 2)[:-1] for heights in (answer.heights, *answer.band()))
     plots.draw_band(ax, atoms, middle, low, high, label=name, colour=colour)
-
-
-def _write_page(found: PolicyEvaluations, folder: Path, command: str) -> list[Path]:
-    try:
-        from cramerl.evaluations import page  # pyright: ignore[reportAttributeAccessIssue]
-    except ImportError:
-        return []
-    whole = found if len(found) > 1 else next(iter(found.values()))
-    return [page.write_page(whole, folder, command)]
 
 
 def _digest(data: bytes) -> str:

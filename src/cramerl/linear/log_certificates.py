@@ -89,7 +89,12 @@ def certify_log(
 
 def is_drifting(radius: float, discount: float) -> bool:
     """Whether values are carried much further than the discount lets them: more than half of the way to one."""
-    return radius > discount + 0.5 * max(1.0 - discount, 1e-6)
+    return radius > most_radius(discount)
+
+
+def most_radius(discount: float) -> float:
+    """The radius from which on values drift."""
+    return discount + 0.5 * max(1.0 - discount, 1e-6)
 
 
 def size_over_data(sums: TransitionSums, weights: Floats) -> float:

@@ -25,13 +25,15 @@ class Calibration(NamedTuple):
     p_value: float
     coverage: dict[float, float]
     """Of central intervals by level: the share of returns inside."""
+    firsts: Floats
+    """(E,) the transforms of the first rows of episodes, which the test is about."""
 
     @classmethod
     def of(cls, support: Support, probs: Floats, returns: Floats, groups: NDArray[Any], seed: int = 0) -> Calibration:
         """That of distributions (m, K) for returns (m,) of rows, ordered in time, whose groups (m,) are episodes."""
         pit = pit_values(support, probs, returns, seed)
         inside = {level: float((np.abs(pit - 0.5) <= level / 2).mean()) for level in _LEVELS}
-        return cls(pit, *uniformity(pit, groups), inside)
+        return cls(pit, *uniformity(pit, groups), inside, first_of_each(pit, groups))
 
 
 def pit_values(support: Support, probs: Floats, returns: Floats, seed: int = 0) -> Floats:
@@ -70,9 +72,13 @@ def uniformity(pit: Floats, groups: NDArray[Any]) -> tuple[float, float]:
         raise ValueError(f"groups must have one value for each of pit, shape {np.shape(pit)}, got {np.shape(groups)}")
     if not len(pit):
         return float("nan"), float("nan")
-    firsts = np.unique(groups, return_index=True)[1]
-    found = stats.kstest(pit[firsts], "uniform")
+    found = stats.kstest(first_of_each(pit, groups), "uniform")
     return float(found.statistic), float(found.pvalue)
+
+
+def first_of_each(values: Floats, groups: NDArray[Any]) -> Floats:
+    """(E,) the first value of each group."""
+    return values[np.unique(groups, return_index=True)[1]]
 
 
 def _require_distributions(support: Support, probs: Floats, returns: Floats) -> None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from cramerl.linear.logs.policy_evaluation import PolicyEvaluation
 
 
+# Share of held-out returns that may be cut, and completed at random, for calibration to say anything.
+MOST_COMPLETED = 0.05
+
+
 class RowChecks(NamedTuple):
     """Of the distributions of the log's states and next states: how far they are from distributions."""
 
@@ -50,7 +54,7 @@ def row_checks(model: DistributionalLSTD, rows: LogRows) -> RowChecks:
 def held_out_calibration(found: PolicyEvaluation) -> Calibration | None:
     """Calibration on complete held-out episodes of the same features, fitted to the others; None if there are few."""
     parts = split_log(found.log, found.discount, found.settings.seed + 1)
-    if parts is None or parts.completed > 0.05:
+    if parts is None or parts.completed > MOST_COMPLETED:
         return None
     features, rho = found.selection.features, found.selection.strength / parts.fitted.num_transitions
     model = DistributionalLSTD(found.model.support_, found.discount, regularisation=rho, tol=1e-8)

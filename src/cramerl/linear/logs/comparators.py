@@ -77,7 +77,7 @@ def monte_carlo(log: Log, discount: float | None) -> Comparison | None:
     if not weights.sum() > 0:
         return None
     note = f"{len(values):,} complete episodes, of the policy that was logged."
-    return _of_sample("Monte Carlo", values, weights, note + _left_out(log))
+    return _of_sample("complete episodes", values, weights, note + _left_out(log))
 
 
 def importance_sampling(log: Log, discount: float | None, probs_of_block: ActionProbs) -> Comparison | None:

@@ -173,6 +173,11 @@ class Log:
         """Whether a column weighs the rows."""
         return bool(self._facts.layout.weight)
 
+    @property
+    def has_discounts(self) -> bool:
+        """Whether a column holds the discount of each row."""
+        return bool(self._facts.layout.discount)
+
     def blocks(self, rows: int = 200_000) -> Iterator[Episodes]:
         """The episodes, as many whole ones at a time as have at most so many rows, or one that has more.
 

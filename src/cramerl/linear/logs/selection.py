@@ -27,6 +27,8 @@ STRENGTHS = (1.0, 30.0)
 _MOST_OBSERVATIONS = 50_000
 # How far towards one a candidate may carry values from row to row, beyond the discount.
 _MOST_DRIFT = 0.1
+# Episodes that it takes to hold some of them out.
+LEAST_EPISODES = 10
 
 
 class Candidate(NamedTuple):
@@ -111,11 +113,11 @@ def score_features(log: Log, features: StateFeatures, discount: float, seed: int
 def split_log(log: Log, discount: float, seed: int) -> HeldOut | None:
     """Episodes to fit and episodes to score, drawn at random; None if there are too few, or none are known."""
     count = log.num_episodes
-    if count < 10 or log.rows_are_episodes:  # whose returns were not seen
+    if count < LEAST_EPISODES or log.rows_are_episodes:  # whose returns were not seen
         return None
     rng = np.random.default_rng(seed)
     order = rng.permutation(count)
-    order = order[: max(10, int(count * min(1.0, _MOST_ROWS / log.num_transitions)))]
+    order = order[: max(LEAST_EPISODES, int(count * min(1.0, _MOST_ROWS / log.num_transitions)))]
     cut = max(1, int(_HELD_OUT * len(order)))
     fitted, scored = log.take(np.sort(order[cut:])), log.take(np.sort(order[:cut]))
     if not (fitted.num_transitions and scored.num_transitions):

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cramerl._arrays import Floats
 from cramerl.linear.log_certificates import MOST_MASS, is_drifting
+from cramerl.linear.logs import thresholds as limits
 from cramerl.linear.logs.calibration import Calibration
 from cramerl.linear.logs.checks import held_out_calibration, probabilities_taken, row_checks
 from cramerl.linear.logs.comparators import Comparison, doubly_robust, importance_sampling, monte_carlo
 from cramerl.linear.logs.coverage import start_coverage, unseen_action_share
 from cramerl.linear.logs.episodes import Episodes
+from cramerl.linear.logs.thresholds import Verdict
 from cramerl.measures import variance
 
 if TYPE_CHECKING:
     from cramerl.linear.logs.policy_evaluation import PolicyEvaluation
 
-Verdict = Literal["use", "care", "do not use"]
 _RANKS: dict[Verdict, int] = {"use": 0, "care": 1, "do not use": 2}
 
 UNKNOWABLE = (
@@ -77,6 +78,14 @@ class Trust(NamedTuple):
     start_coverage: float
 
 
+class Finding(NamedTuple):
+    """What speaks against an answer: how much, in a sentence, and about what: a number of `Trust`, or another word."""
+
+    verdict: Verdict
+    sentence: str
+    about: str
+
+
 def compare(found: PolicyEvaluation) -> tuple[Comparison, ...]:
     """Other estimates of the mean return: complete episodes, importance sampling, doubly robust."""
     log, discount, policy = found.log, found.discount, found.policy
@@ -94,11 +103,9 @@ def compare(found: PolicyEvaluation) -> tuple[Comparison, ...]:
 def judge(found: PolicyEvaluation) -> Trust:
     """The numbers, the sentences and the verdict for an evaluation."""
     numbers = _numbers(found)
-    judged: list[tuple[Verdict, str]] = list(_findings(found, numbers))
-    ordered = sorted(judged, key=lambda item: -_RANKS[item[0]])
-    verdict: Verdict = ordered[0][0] if ordered else "use"
-    reasons = tuple(dict.fromkeys(sentence for _, sentence in ordered))
-    return numbers._replace(verdict=verdict, reasons=(*reasons, UNKNOWABLE))
+    said = findings(found, numbers)
+    reasons = dict.fromkeys(finding.sentence for finding in said)
+    return numbers._replace(verdict=said[0].verdict if said else "use", reasons=(*reasons, UNKNOWABLE))
 
 
 def _numbers(found: PolicyEvaluation) -> Trust:
@@ -156,147 +163,125 @@ class _ActionValues:
         return taken @ self._weights, values[block.current], np.where(block.terminated, 0.0, values[block.following])
 
 
-def _findings(found: PolicyEvaluation, n: Trust) -> Iterator[tuple[Verdict, str]]:
-    """What speaks against the answer: how much, and in a sentence."""
-    yield from _about_equations(found, n)
-    yield from _about_features(found, n)
-    yield from _about_episodes(found, n)
+def findings(found: PolicyEvaluation, n: Trust) -> list[Finding]:
+    """What speaks against the answer, the most serious first, once each."""
+    said = [*_about_equations(found, n), *_about_features(found, n), *_about_episodes(found, n)]
     if found.policy is not None:
-        yield from _about_policy(n)
+        said += _about_policy(n)
+    return list(dict.fromkeys(sorted(said, key=lambda finding: -_RANKS[finding.verdict])))
 
 
-def _about_equations(found: PolicyEvaluation, n: Trust) -> Iterator[tuple[Verdict, str]]:
-    if n.largest_mass > 10 or found.model.certificate_.mass_size > MOST_MASS:
-        yield (
-            "do not use",
-            f"Masses reach {n.largest_mass:.2g}, where probabilities reach 1: the equations are unstable.",
+def _about_equations(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
+    model, support = found.model, found.model.support_
+    if limits.LARGEST_MASS.verdict(n.largest_mass) or model.certificate_.mass_size > MOST_MASS:
+        sentence = f"Masses reach {n.largest_mass:.2g}, where probabilities reach 1: the equations are unstable."
+        yield Finding("do not use", sentence, "largest_mass")
+    if model.method_ == "constrained" and (kind := limits.CONSTRAINED_RESIDUAL.verdict(model.residual_)):
+        sentence = (
+            "The linear equations are unstable on this log and were solved with proper next distributions instead."
         )
-    if found.model.method_ == "constrained":
-        yield (
-            "do not use" if found.model.residual_ > 1e-3 else "care",
-            "The linear equations are unstable on this log and were solved with proper next distributions instead.",
-        )
+        yield Finding(kind, sentence, "method")
     if is_drifting(n.radius, n.discount):
-        yield (
-            "do not use",
+        sentence = (
             f"Values are carried from row to row with a factor of {n.radius:.4f}, well above the discount "
-            f"{n.discount:g}: columns that only grow, such as an age, or rows that were selected do this.",
+            f"{n.discount:g}: columns that only grow, such as an age, or rows that were selected do this."
         )
-    if n.negative_mass > 0.05:
-        kind: Verdict = "do not use" if n.negative_mass > 0.5 else "care"
-        yield kind, f"The fitted masses are negative for {n.negative_mass:.2f} in total in a typical state."
-    if n.means_outside > 0.02:
-        kind = "do not use" if n.means_outside > 0.2 else "care"
-        yield kind, f"In {100 * n.means_outside:.0f}% of the states the fitted mean lies outside all possible returns."
-    if n.lstd_gap > 0.1:
-        kind = "do not use" if n.lstd_gap > 0.5 else "care"
-        yield (
-            kind,
-            (
-                f"The mean differs from that of ordinary LSTD, {found.lstd_mean:.4g}, by {n.lstd_gap:.2f} standard "
-                "deviations of the return."
-            ),
+        yield Finding("do not use", sentence, "radius")
+    if kind := limits.NEGATIVE_MASS.verdict(n.negative_mass):
+        sentence = f"The fitted masses are negative for {n.negative_mass:.2f} in total in a typical state."
+        yield Finding(kind, sentence, "negative_mass")
+    if kind := limits.MEANS_OUTSIDE.verdict(n.means_outside):
+        share = f"{100 * n.means_outside:.0f}% of the states"
+        yield Finding(kind, f"In {share} the fitted mean lies outside all possible returns.", "means_outside")
+    if kind := limits.LSTD_GAP.verdict(n.lstd_gap):
+        sentence = (
+            f"The mean differs from that of ordinary LSTD, {found.lstd_mean:.4g}, by {n.lstd_gap:.2f} standard "
+            "deviations of the return."
         )
-    if n.variance_ratio > 1.2:
-        yield (
-            "care",
-            (
-                f"The grid of {found.model.support_.num_atoms} atoms widens distributions: their variance is "
-                f"{n.variance_ratio:.2f} times that of the returns. Set num_atoms higher."
-            ),
+        yield Finding(kind, sentence, "lstd_gap")
+    if kind := limits.VARIANCE_RATIO.verdict(n.variance_ratio):
+        sentence = (
+            f"The grid of {support.num_atoms} atoms widens distributions: their variance is {n.variance_ratio:.2f} "
+            "times that of the returns. Set num_atoms higher."
         )
+        yield Finding(kind, sentence, "variance_ratio")
     _, worth = n.reward_beyond_support
-    if worth > 0.02 * (found.model.support_.v_max - found.model.support_.v_min):
-        yield "do not use", f"The support cuts off returns that are worth {worth:.3g} on average: take a wider one."
+    if kind := limits.CUT_OFF.verdict(worth, support.v_max - support.v_min):
+        sentence = f"The support cuts off returns that are worth {worth:.3g} on average: take a wider one."
+        yield Finding(kind, sentence, "reward_beyond_support")
 
 
-def _about_features(found: PolicyEvaluation, n: Trust) -> Iterator[tuple[Verdict, str]]:
-    if n.held_out_crps > 1.02 * n.pooled_crps:
-        kind: Verdict = "do not use" if n.held_out_crps > 1.2 * n.pooled_crps else "care"
-        yield (
-            kind,
-            (
-                f"On held-out episodes the features predict worse (CRPS {n.held_out_crps:.3g}) than one "
-                f"distribution for "
-                f"all states ({n.pooled_crps:.3g})."
-            ),
+def _about_features(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
+    if kind := limits.HELD_OUT_CRPS.verdict(n.held_out_crps, n.pooled_crps):
+        sentence = (
+            f"On held-out episodes the features predict worse (CRPS {n.held_out_crps:.3g}) than one distribution for "
+            f"all states ({n.pooled_crps:.3g})."
         )
-    elif n.held_out_crps > 0.998 * n.pooled_crps:
-        yield "care", "On held-out episodes the features predict no better than one distribution for all states."
+        yield Finding(kind, sentence, "held_out_crps")
+    elif n.held_out_crps > limits.NO_BETTER_CRPS * n.pooled_crps:
+        sentence = "On held-out episodes the features predict no better than one distribution for all states."
+        yield Finding("care", sentence, "held_out_crps")
     if found.selection.features.name == "columns" and found.log.schema.number_names:
-        yield (
-            "care",
-            (
-                "Raw columns were asked for as features: distributions are rarely linear in them. Leave "
-                "features out, and "
-                "a basis is chosen by held-out episodes."
-            ),
+        sentence = (
+            "Raw columns were asked for as features: distributions are rarely linear in them. Leave features out, and "
+            "a basis is chosen by held-out episodes."
         )
-    if n.calibration is not None and n.calibration.p_value < 1e-3 and n.calibration.statistic > 0.1:
-        kind = "do not use" if n.calibration.statistic > 0.25 else "care"
-        yield (
-            kind,
-            (
-                f"Returns of held-out episodes do not fall where the distributions put them (largest difference "
-                f"{n.calibration.statistic:.2f}, p = {n.calibration.p_value:.1g})."
-            ),
+        yield Finding("care", sentence, "features")
+    seen = n.calibration
+    if seen is None or not seen.p_value < limits.CALIBRATION_P:
+        return
+    if kind := limits.CALIBRATION.verdict(seen.statistic):
+        sentence = (
+            "Returns of held-out episodes do not fall where the distributions put them (largest difference "
+            f"{seen.statistic:.2f}, p = {seen.p_value:.1g})."
         )
+        yield Finding(kind, sentence, "calibration")
 
 
-def _about_episodes(found: PolicyEvaluation, n: Trust) -> Iterator[tuple[Verdict, str]]:
+def _about_episodes(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
     count = found.log.num_episodes
-    if count < 30:
-        kind: Verdict = "do not use" if count < 5 else "care"
-        yield kind, f"There are {count} episodes: intervals from so few are not reliable."
-    if n.rows_per_feature < 10:
-        kind = "do not use" if n.rows_per_feature < 2 else "care"
-        yield kind, f"There are {n.rows_per_feature:.1f} rows for each feature."
+    if kind := limits.EPISODES.verdict(count):
+        yield Finding(kind, f"There are {count} episodes: intervals from so few are not reliable.", "episodes")
+    if kind := limits.ROWS_PER_FEATURE.verdict(n.rows_per_feature):
+        yield Finding(kind, f"There are {n.rows_per_feature:.1f} rows for each feature.", "rows_per_feature")
     if found.log.rows_are_episodes:
-        yield (
-            "care",
+        sentence = (
             "No column says which rows belong to one episode, so intervals are too narrow, and predictions could not "
-            "be compared with returns that were seen.",
+            "be compared with returns that were seen."
         )
+        yield Finding("care", sentence, "episodes")
     if not found.log.has_termination:
-        yield "care", "No column says where returns end, so every return is taken to go on after the log."
+        sentence = "No column says where returns end, so every return is taken to go on after the log."
+        yield Finding("care", sentence, "termination")
     errors, deviations = n.monte_carlo_gap
-    if n.truncated_share < 0.05 and errors > 4 and deviations > 0.1:
-        kind = "do not use" if deviations > 0.25 else "care"
-        yield kind, f"The mean is {errors:.1f} standard errors from that of the complete episodes."
-    if n.truncated_share > 0.5 and not found.log.has_next_state:
-        yield "care", f"{100 * n.truncated_share:.0f}% of the episodes are cut, and what followed is not in the log."
-    values = found.distribution.probs
-    if float(values.max()) > 1 - 1e-9:
-        yield (
-            "care",
-            (
-                f"Every return of the log is the same. What was never seen in {count} episodes may still happen "
-                f"to up to "
-                f"{min(1.0, 3 / max(1, count)):.1g} of them."
-            ),
+    known = n.truncated_share < limits.FEW_TRUNCATED and errors > limits.MONTE_CARLO_ERRORS
+    if known and (kind := limits.MONTE_CARLO_GAP.verdict(deviations)):
+        sentence = f"The mean is {errors:.1f} standard errors from that of the complete episodes."
+        yield Finding(kind, sentence, "monte_carlo_gap")
+    if not found.log.has_next_state and (kind := limits.TRUNCATED.verdict(n.truncated_share)):
+        share = f"{100 * n.truncated_share:.0f}% of the episodes"
+        yield Finding(kind, f"{share} are cut, and what followed is not in the log.", "truncated_share")
+    if float(found.distribution.probs.max()) > 1 - 1e-9:
+        sentence = (
+            f"Every return of the log is the same. What was never seen in {count} episodes may still happen to up to "
+            f"{min(1.0, 3 / max(1, count)):.1g} of them."
         )
-    if n.start_coverage < 0.9:
-        kind = "do not use" if n.start_coverage < 0.5 else "care"
-        yield kind, f"Only {100 * n.start_coverage:.0f}% of the start states are like states of the log."
+        yield Finding("care", sentence, "distribution")
+    if kind := limits.START_COVERAGE.verdict(n.start_coverage):
+        share = f"{100 * n.start_coverage:.0f}% of the start states"
+        yield Finding(kind, f"Only {share} are like states of the log.", "start_coverage")
 
 
-def _about_policy(n: Trust) -> Iterator[tuple[Verdict, str]]:
-    if n.unseen_action_share > 0.05:
-        kind: Verdict = "do not use" if n.unseen_action_share > 0.3 else "care"
-        yield (
-            kind,
-            (
-                f"{100 * n.unseen_action_share:.0f}% of the policy's actions were never taken in such states: "
-                f"what they "
-                "lead to is a guess of the features."
-            ),
+def _about_policy(n: Trust) -> Iterator[Finding]:
+    if kind := limits.UNSEEN_ACTIONS.verdict(n.unseen_action_share):
+        sentence = (
+            f"{100 * n.unseen_action_share:.0f}% of the policy's actions were never taken in such states: what they "
+            "lead to is a guess of the features."
         )
-    if n.effective_sample_size < 30:
-        yield (
-            "care",
-            (
-                f"The log has about {n.effective_sample_size:.0f} episodes that look like this policy's, so the "
-                f"bias of "
-                "the features, which intervals do not show, cannot be checked."
-            ),
+        yield Finding(kind, sentence, "unseen_action_share")
+    if kind := limits.EFFECTIVE_EPISODES.verdict(n.effective_sample_size):
+        sentence = (
+            f"The log has about {n.effective_sample_size:.0f} episodes that look like this policy's, so the bias of "
+            "the features, which intervals do not show, cannot be checked."
         )
+        yield Finding(kind, sentence, "effective_sample_size")
