@@ -5,9 +5,11 @@
 2. `evaluate` compared with a straightforward dense NumPy iteration of the paper's process, 400 states, 20 features.
 3. `LinearTD`: transitions per second.
 4. `DistributionalLSTD`: transitions per second and memory, continuous rewards, in chunks.
-5. Only with --decisions: stationary distributions of chains that mix slowly, and direct compared with Krylov solves.
+5. `evaluate_policy` from a log, with intervals: seconds of the processor and memory by rows, and the ratio to the rows;
+   a log of 716 labelled states.
+6. Only with --decisions: stationary distributions of chains that mix slowly, and direct compared with Krylov solves.
 
-    python benchmarks/linear.py [--quick] [--states N ...] [--transitions N] [--decisions]
+    python benchmarks/linear.py [--quick] [--states N ...] [--transitions N] [--rows N ...] [--decisions]
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from cramerl import Support, backup_matrix
-from cramerl.linear import DistributionalLSTD, LinearTD, MarkovRewardProcess, evaluate, with_bias
+from cramerl.linear import DistributionalLSTD, LinearTD, Log, MarkovRewardProcess, evaluate, evaluate_policy, with_bias
 from cramerl.linear.stationary import stationary_distribution
 
 
@@ -123,6 +125,45 @@ def lstd_rate(num_transitions: int, chunk: int = 200_000) -> None:
     print(f"DistributionalLSTD, 64 features, continuous rewards: {row}", flush=True)
 
 
+def log_of_columns(rows: int, columns: int = 199, length: int = 20) -> Log:
+    """Episodes of numbers that follow each other, with a continuous reward at every step."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows // length, length, columns))
+    for t in range(1, length):
+        x[:, t] = 0.7 * x[:, t - 1] + 0.7 * x[:, t]
+    x = x.reshape(-1, columns)
+    table = {"who": np.arange(len(x)) // length, "x": x, "r": x[:, 0] + 0.3 * rng.normal(size=len(x))}
+    table["died"] = np.arange(len(x)) % length == length - 1
+    return Log.read(table, episode="who", state="x", reward="r", terminated="died")
+
+
+def log_of_labels(rows: int, states: int = 716) -> Log:
+    """Episodes of nine steps on average through labelled states, with a reward of one at the end of most."""
+    rng = np.random.default_rng(0)
+    last = rng.random(rows) < 1 / 9
+    last[-1] = True
+    table = {"who": np.cumsum(last) - last, "x": rng.integers(states, size=rows), "r": 1.0 * last, "died": last}
+    table["r"] *= rng.random(rows) < 0.7
+    names = {"episode": "who", "state": "x", "categorical": "x", "reward": "r", "terminated": "died"}
+    return Log.read(table, **names)
+
+
+def logs(sizes: list[int], labelled: int) -> None:
+    print("evaluate_policy with intervals, 199 columns and a constant, 51 atoms")
+    print(f"{'rows':>10}{'seconds':>9}{'processor':>11}{'us/row':>8}{'GB':>7}")
+    for size in sizes:
+        log = log_of_columns(size)
+        wall, busy = time.perf_counter(), time.process_time()
+        evaluate_policy(log, features="columns", discount=0.95, num_atoms=51)
+        wall, busy = time.perf_counter() - wall, time.process_time() - busy
+        print(f"{size:>10}{wall:>9.1f}{busy:>11.1f}{1e6 * busy / size:>8.1f}{gigabytes():>7.2f}", flush=True)
+        del log
+    wall, busy = time.perf_counter(), time.process_time()
+    found = evaluate_policy(log_of_labels(labelled), discount=0.99)
+    seconds = f"{time.perf_counter() - wall:.1f} s, {time.process_time() - busy:.1f} s of the processor"
+    print(f"716 labelled states, {labelled:,} rows, {found.model.support_.num_atoms} atoms, read too: {seconds}")
+
+
 def slow_chains(rng: np.random.Generator) -> None:
     """A grid of 300 x 300 with random drifts, and a birth-death chain of a million states."""
     side = 300
@@ -163,6 +204,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, to check that it runs")
     parser.add_argument("--states", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--transitions", type=int, default=10_000_000, help="for DistributionalLSTD")
+    parser.add_argument("--rows", nargs="+", type=int, default=[100_000, 1_000_000], help="of logs")
     parser.add_argument("--decisions", action="store_true", help="only the figures in docs/decisions.md")
     options = parser.parse_args()
     if options.decisions:
@@ -173,6 +215,7 @@ def main() -> None:
     against_plain(0.9 if options.quick else 0.99)
     td_rate(50_000 if options.quick else 500_000)
     lstd_rate(200_000 if options.quick else options.transitions)
+    logs([4000] if options.quick else options.rows, 20_000 if options.quick else 185_000)
 
 
 if __name__ == "__main__":

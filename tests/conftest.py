@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+# Before NumPy is imported: pytest-xdist fills the cores already, and threads of OpenBLAS that wait for each other make
+# small solves 40 times as long.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Before JAX is imported: what one test, worker or child process compiles, all others read from this folder.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="cramerl-compiled-")

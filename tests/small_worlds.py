@@ -23,6 +23,35 @@ class World(NamedTuple):
         of_state = np.linalg.solve(np.eye(3) - discount * step, (policy * self.rewards).sum(axis=1))
         return self.rewards + discount * self.step[..., :3] @ of_state, of_state
 
+    def distribution(self, policy: np.ndarray, reach: int = 240) -> tuple[np.ndarray, np.ndarray]:
+        """Undiscounted returns (n,), multiples of one half, and their exact probabilities (3, n) from each state."""
+        probs = np.zeros((3, 2 * reach + 1))
+        for _ in range(200):  # the chance to be alive after so many steps is 1e-20
+            following = np.zeros_like(probs)
+            for state in range(3):
+                for action in range(2):
+                    after = np.tensordot(self.step[state, action, :3], probs, 1)
+                    after[reach] += self.step[state, action, 3]
+                    for sign in (-1, 1):
+                        moved = np.roll(after, int(2 * self.rewards[state, action]) + sign)
+                        following[state] += 0.5 * policy[state, action] * moved
+            probs = following
+        return np.arange(-reach, reach + 1) / 2, probs
+
+    def returns(self, policy: np.ndarray, discount: float, count: int, seed: int = 0) -> np.ndarray:
+        """(count,) returns that were played, from the states that episodes start in."""
+        rng = np.random.default_rng(seed)
+        states, total, alive = rng.integers(3, size=count), np.zeros(count), np.arange(count)
+        factor = 1.0
+        while len(alive):
+            actions = (rng.random(len(alive)) < policy[states, 1]).astype(int)
+            rewards = self.rewards[states, actions] + rng.choice([-0.5, 0.5], len(alive))
+            total[alive] += factor * rewards
+            states = (rng.random(len(alive))[:, None] > np.cumsum(self.step[states, actions], axis=1)).sum(axis=1)
+            alive, states = alive[states < 3], states[states < 3]
+            factor *= discount
+        return total
+
     def play(self, policy: np.ndarray, episodes: int, seed: int = 0, most: int = 60) -> dict[str, Any]:
         """Columns of a log; an episode is cut after so many steps."""
         rng = np.random.default_rng(seed)

@@ -23,6 +23,8 @@ from cramerl.supports import Support
 
 # Earlier steps that one step is extrapolated from, and steps at most.
 _MEMORY, _MOST_STEPS = 6, 500
+# Steps in which the change must halve: otherwise there is no fixed point that is worth waiting for.
+_PATIENCE = 40
 
 
 def proper_distributions(support: Support, masses: Floats) -> Floats:
@@ -61,9 +63,9 @@ def accelerated(
 ) -> tuple[Floats, float, int]:
     """A fixed point of ``step`` by Anderson's extrapolation of earlier steps: the point, the last change, the count.
 
-    An extrapolation that makes the change larger is undone by a plain step.
+    An extrapolation that makes the change larger is undone by a plain step. It stops early where steps lead nowhere.
     """
-    point, best, best_change = start, start, np.inf
+    point, best, best_change, earlier = start, start, np.inf, np.inf
     images: list[Floats] = []
     changes: list[Floats] = []
     for count in range(1, most_steps + 1):
@@ -74,6 +76,10 @@ def accelerated(
             best, best_change = image, size
         if size <= tol:
             return image, size, count
+        if count % _PATIENCE == 0:
+            if best_change > 0.5 * earlier:
+                return best, best_change, count
+            earlier = best_change
         if changes and size > 2 * np.linalg.norm(changes[-1]):
             images, changes = [], []
         images, changes = [*images[-_MEMORY:], image], [*changes[-_MEMORY:], change]

@@ -47,7 +47,7 @@ def variance_ratio(
     target = target + centre[2] * (squares.twice_total - sums.total)
     second = _solved(sums, basis, squares.twice, target / n, regularisation)
     plain = _pooled(sums, second, centre[2]) - _squared(sums, means, centre[1])
-    return fitted / plain if plain > _NO_VARIANCE * (z[-1] - z[0]) ** 2 else math.nan
+    return float(fitted / plain) if plain > _NO_VARIANCE * (z[-1] - z[0]) ** 2 else math.nan
 
 
 def _pooled(sums: TransitionSums, weights: Floats, base: float) -> float:

@@ -326,7 +326,7 @@ class DistributionalLSTD:
         support, discount = self.support, float(self.discount)
         if support is None:
             support = support_from_data(source, discount, self.num_atoms, float(self.regularisation))
-        return TransitionSums(support, discount, source.num_features)
+        return TransitionSums(support, discount, source.num_features, getattr(source, "most_moments", None))
 
     def _check_settings(self) -> None:
         if self.support is not None and not isinstance(self.support, Support):

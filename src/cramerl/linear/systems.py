@@ -38,6 +38,7 @@ class LinearSystem:
     constant: Floats  # b
     dense: Callable[[], Floats] | None  # builds F as a (D, K, D, K) array, or None where only products are available
     adjoint: Callable[[Floats], Floats] | None = None  # F', where it is known
+    matrix: Floats | None = None  # F as a (D K, D K) array, where it was formed
 
 
 def process_moments(problem: Problem) -> Moments:

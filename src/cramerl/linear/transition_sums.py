@@ -119,7 +119,7 @@ class FeatureSums:
 class TransitionSums(FeatureSums):
     """Sums over transitions: all that an estimator keeps of them."""
 
-    def __init__(self, support: Support, discount: float, num_features: int):
+    def __init__(self, support: Support, discount: float, num_features: int, most_numbers: int | None = None):
         super().__init__(discount, num_features)
         self.support = support
         # The moments; None once they would be too large to keep.
@@ -128,7 +128,7 @@ class TransitionSums(FeatureSums):
         # K + n has the transitions that move n atoms above it, row K - n those that move n atoms below.
         self.leaving = np.zeros((2 * support.num_atoms + 1, num_features + 1))
         self.ended_outside = np.zeros(2)
-        self.most_numbers = MOST_NUMBERS
+        self.most_numbers = MOST_NUMBERS if most_numbers is None else most_numbers
 
     def fits(self, rows: Rows) -> bool:
         """Whether the moments can be kept when these rows are added."""
@@ -287,8 +287,7 @@ def system_from_moments(
     crosses = moments.crosses if rank == d else np.empty((len(moments.crosses), rank, rank))
     for g in range(0, len(crosses), 64):  # a few at a time, in place if possible: all of them may be a gigabyte
         part = (moments.crosses[g : g + 64].reshape(-1, d) @ change).reshape(-1, d, rank)
-        side_by_side = turned @ part.transpose(1, 0, 2).reshape(d, -1)
-        crosses[g : g + 64] = side_by_side.reshape(rank, -1, rank).transpose(1, 0, 2)
+        crosses[g : g + 64] = np.matmul(turned, part)
     moments = moments._replace(crosses=crosses, inflows=moments.inflows @ turned.T, terminal=turned @ moments.terminal)
     system = compressed_system(moments, whitening.constant, sums.support, normalisation)
     groups, size = len(moments.rewards), system.constant.size
@@ -304,6 +303,7 @@ def system_from_moments(
             system.constant,
             lambda: whole,
             lambda w: (w.ravel() @ matrix).reshape(w.shape),
+            matrix,
         ),
         True,
     )

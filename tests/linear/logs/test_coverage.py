@@ -83,6 +83,14 @@ def test_starts_that_the_log_has():
         start_coverage(log, states.take(slice(0, 0)))
 
 
+def test_starts_between_states_of_a_line():
+    x = np.random.default_rng(0).normal(size=4000)
+    log = Log.read({"x": x, "r": x, "who": np.arange(4000), "died": x < 9}, episode="who", state="x", reward="r",
+                   terminated="died")  # fmt: skip
+    assert start_coverage(log, log.encode({"x": np.linspace(-2.5, 2.5, 5001)})) == 1
+    assert start_coverage(log, log.encode({"x": [-6.0, 6.0]})) == 0
+
+
 def test_starts_near_and_far_in_a_plane():
     log = Log.read(plane(30_000), state=["x0", "x1"], **WORDS)
     near, far = plane(1000, seed=1), plane(1000, seed=1, late=10.0)

@@ -57,14 +57,16 @@ def _filled(atoms: Floats, most: int, gap: float) -> Floats:
     """The atoms and more between them: at most ``most`` in all, evenly in each gap, until no gap exceeds ``gap``."""
     widths = np.diff(atoms)
     pieces = np.ones(len(widths), dtype=np.intp)
-    heap = [(-width, i) for i, width in enumerate(widths)]
+    # Gaps that differ by rounding are the same: the first of them is filled, on every machine.
+    digits = 9 - int(np.floor(np.log10(atoms[-1] - atoms[0])))
+    heap = [(-round(width, digits), i) for i, width in enumerate(widths.tolist())]
     heapq.heapify(heap)
     for _ in range(most - len(atoms)):
         longest, i = heap[0]
         if -longest <= gap * (1 + 1e-9):
             break
         pieces[i] += 1
-        heapq.heapreplace(heap, (-widths[i] / pieces[i], i))
+        heapq.heapreplace(heap, (-round(float(widths[i] / pieces[i]), digits), i))
     parts = [np.linspace(a, b, n, endpoint=False) for a, b, n in zip(atoms[:-1], atoms[1:], pieces, strict=True)]
     return np.append(np.concatenate(parts), atoms[-1])
 

@@ -14,7 +14,8 @@ from cramerl.linear.logs.policies import Policy
 from cramerl.linear.logs.rows import LogRows
 from cramerl.linear.logs.selection import split_log
 from cramerl.linear.lstd import DistributionalLSTD
-from cramerl.linear.transitions import few_rows
+from cramerl.linear.transitions import Rows, few_rows
+from cramerl.supports import Support
 
 if TYPE_CHECKING:
     from cramerl.linear.logs.policy_evaluation import PolicyEvaluation
@@ -34,21 +35,34 @@ class RowChecks(NamedTuple):
 
 def row_checks(model: DistributionalLSTD, rows: LogRows) -> RowChecks:
     """Look at the masses of every state and next state of the log."""
-    support, negative, outside, largest, count = model.support_, 0.0, 0.0, 0.0, 0
-    slack = 0.01 * (support.v_max - support.v_min)
-    for _, made in rows.blocks():
+    look = _Look(model.support_, model.weights_)
+    parts = np.array(list(rows.mapped(look)))
+    negative, outside, count = parts[:, [0, 2, 3]].sum(axis=0) if len(parts) else np.zeros(3)
+    largest = float(parts[:, 1].max(initial=0.0)) if len(parts) else 0.0
+    return RowChecks(float(negative / max(1.0, count)), largest, float(outside / max(1.0, count)))
+
+
+class _Look(NamedTuple):
+    """What is counted of the states of a block: negative mass, the largest one, means outside the support, states."""
+
+    support: Support
+    weights: Floats
+
+    def __call__(self, rows: LogRows, block: Episodes, made: Rows) -> tuple[float, float, float, int]:
+        support, negative, outside, largest, count = self.support, 0.0, 0.0, 0.0, 0
+        slack = 0.01 * (support.v_max - support.v_min)
         for part in made.parts(few_rows(4 * support.num_atoms)):
             going = np.flatnonzero(~part.terminated)
             for table in (part.features, part.next_features[going]):
                 if not table.shape[0]:
                     continue
-                masses = table @ model.weights_
+                masses = table @ self.weights
                 means = masses @ support.atoms
                 negative += float(-np.minimum(masses, 0.0).sum())
                 outside += float(((means < support.v_min - slack) | (means > support.v_max + slack)).sum())
                 largest = max(largest, float(np.abs(masses).max()))
                 count += len(masses)
-    return RowChecks(negative / max(1, count), largest, outside / max(1, count))
+        return negative, largest, outside, count
 
 
 def held_out_calibration(found: PolicyEvaluation) -> Calibration | None:

@@ -45,11 +45,16 @@ class Scale(NamedTuple):
 
     def clipped(self, observations: Observations) -> Floats:
         """The columns that vary, in the range seen."""
-        return np.clip(observations.numbers[:, self.columns], self.low, self.high)
+        numbers = observations.numbers
+        chosen = numbers if len(self.columns) == numbers.shape[1] else numbers[:, self.columns]
+        return np.clip(chosen, self.low, self.high)
 
     def standard(self, observations: Observations) -> Floats:
         """The columns that vary, standardised."""
-        return (self.clipped(observations) - self.centre) / self.width
+        table = self.clipped(observations)
+        table -= self.centre
+        table /= self.width
+        return table
 
 
 class Columns(NamedTuple):

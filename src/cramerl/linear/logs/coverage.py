@@ -13,6 +13,9 @@ from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.observations import Observations
 from cramerl.linear.logs.ratios import ActionProbs, StepMasses, has_propensities
 
+# How much farther from the centre of a cell than all states of the log a state may be: there are gaps between cells.
+_REACH = 1.5
+
 
 def unseen_action_share(log: Log, policy_probs: Callable[[Observations], Floats], seed: int = 0) -> float:
     """Share of a policy's probability, over the states of a log, on actions that nobody took in such states.
@@ -51,7 +54,7 @@ def ess_by_step(log: Log, probs_of_block: ActionProbs) -> Floats | None:
 
 
 def start_coverage(log: Log, states: Observations, seed: int = 0) -> float:
-    """Share of states that are like some of the log's: in a cell of theirs, and no farther from its centre."""
+    """Share of states that are like some of the log's: in a cell of theirs, and not much farther from its centre."""
     if not len(states):
         raise ValueError("states must hold at least one state, got none")
     cells = Cells.of(log, seed)
@@ -62,7 +65,7 @@ def start_coverage(log: Log, states: Observations, seed: int = 0) -> float:
         np.maximum.at(radius, centre, distance)
         seen = np.union1d(seen, cells.keys(known, centre))
     centre, distance = cells.nearest(states)
-    return float((np.isin(cells.keys(states, centre), seen) & (distance <= radius[centre])).mean())
+    return float((np.isin(cells.keys(states, centre), seen) & (distance <= _REACH * radius[centre])).mean())
 
 
 def _keys(cells: Cells, states: Observations) -> NDArray[np.uint64]:

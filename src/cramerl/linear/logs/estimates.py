@@ -49,8 +49,8 @@ class ReturnDistribution:
     @property
     def mean(self) -> Estimate:
         """The mean return."""
-        value = float(mean(self.support, self.probs))
-        return self._estimate(value, -self.support.spacings, self.support.v_min, self.support.v_max)
+        value, gradient = float(mean(self.support, self.probs)), self.gradient("mean", None)
+        return self._estimate(value, gradient, self.support.v_min, self.support.v_max)
 
     @property
     def heights(self) -> Floats:
@@ -81,10 +81,8 @@ class ReturnDistribution:
         level = _fraction("level", level)
         if level == 0:
             raise ValueError("level must be above 0 for CVaR, got 0")
-        value = float(cvar(self.support, self.probs, level))
-        below = self.heights < level
-        # The mean of the worst returns is their quantile less the area under the CDF below it, divided by the level.
-        return self._estimate(value, -self.support.spacings * below / level, self.support.v_min, self.support.v_max)
+        value, gradient = float(cvar(self.support, self.probs, level)), self.gradient("cvar", level)
+        return self._estimate(value, gradient, self.support.v_min, self.support.v_max)
 
     def band(self) -> tuple[Floats, Floats]:
         """Lower and upper ends (K - 1,) of the pointwise intervals of the CDF at every atom but the last."""
@@ -104,7 +102,7 @@ class ReturnDistribution:
             return -spacings
         if at is None or name not in ("cvar", "cdf", "below"):
             raise ValueError(f"what must be 'mean', or 'cvar', 'cdf' or 'below' with a number, got {name!r}, {at!r}")
-        if name == "cvar":
+        if name == "cvar":  # the quantile less the area under the CDF below it, divided by the level
             return -spacings * (heights < at) / at
         side = "right" if name == "cdf" else "left"
         place = int(np.searchsorted(self.support.atoms, at, side=side)) - 1

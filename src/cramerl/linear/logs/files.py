@@ -20,6 +20,10 @@ _GZIP_RATIO = 6
 _CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
+Group = tuple[int, int]
+"""The number of a file, and of a row group in it."""
+
+
 class ParquetTable:
     """The rows of Parquet files, one file after the other."""
 
@@ -40,13 +44,20 @@ class ParquetTable:
 
     def chunks(self, names: Sequence[str]) -> Iterator[Columns]:
         """The named columns, some rows at a time."""
+        return (chunk for _, chunk in self.grouped(names))
+
+    def grouped(self, names: Sequence[str], first: Group = (0, 0)) -> Iterator[tuple[Group, Columns]]:
+        """The chunks with their file and row group, from one of these on."""
         columns = base_names(self.table, names)
-        for file in self._files:
+        for i, file in enumerate(self._files[first[0] :], first[0]):
             with opened(file) as content:
                 for name in columns:
                     if name not in content.schema_arrow.names:
                         raise ValueError(f"source must have the same columns in every file, got no {name!r} in {file}")
-                yield from arrow_chunks(content.iter_batches(_BATCH_ROWS, columns=columns), self.table, names)
+                for group in range(first[1] if i == first[0] else 0, content.num_row_groups):
+                    batches = content.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns)
+                    for chunk in arrow_chunks(batches, self.table, names):
+                        yield (i, group), chunk
 
 
 class CsvTable:

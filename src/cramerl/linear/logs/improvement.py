@@ -19,7 +19,7 @@ from cramerl.linear.logs.estimates import Estimate, ReturnDistribution
 from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.observations import Observations
 from cramerl.linear.logs.policies import Policy
-from cramerl.linear.logs.policy_evaluation import PolicyEvaluation, evaluate_policy
+from cramerl.linear.logs.policy_evaluation import PolicyEvaluation, chosen_discount, evaluate_policy
 from cramerl.linear.logs.rows import LogRows, starts_of
 from cramerl.linear.logs.selection import Selection, choose_features, score_features, some_observations
 from cramerl.linear.lstd import DistributionalLSTD
@@ -179,7 +179,7 @@ def improve_policy(
     require_count("min_count", min_count)
     require_count("iterations", iterations)
     say = on_progress or (lambda text: None)
-    gamma = discount if discount is not None else 0.99 if log.discount is None else log.discount
+    gamma = chosen_discount(log, discount)
     fitted, checked = _divided(log, held_out, seed)
     selection = _selection(fitted, features, gamma, seed, regularisation)
     actions = action_features(features_action, selection.features, log.action_levels, 0)
@@ -204,7 +204,7 @@ def improve_policy(
         {"improved": greedy, "logged": None},
         features=selection.features,
         features_action=features_action,
-        discount=gamma,
+        discount=discount,
         level=level,
         regularisation=regularisation,
         seed=seed,

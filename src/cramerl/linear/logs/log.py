@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cramerl._checks import require_count
 from cramerl.linear.logs.clocks import Shares
 from cramerl.linear.logs.episodes import Episodes, episodes_of, outline
+from cramerl.linear.logs.files import ParquetTable
 from cramerl.linear.logs.layout import LogLayout, Names, Table, listed, resolve
 from cramerl.linear.logs.memory import RecordsInMemory, in_order
 from cramerl.linear.logs.observations import Observations, ObservationSchema
@@ -22,6 +23,8 @@ from cramerl.linear.logs.tables import Tables
 
 # A log whose columns need more bytes stays in its files.
 _MOST_BYTES = 1 << 30
+# A part of a log on a cluster that has no more rows is read here.
+_FEW_ROWS = 200_000
 # Rows that are looked at together when a log is read.
 _SURVEY_ROWS = 50_000
 
@@ -47,6 +50,7 @@ class _Facts(NamedTuple):
     action_levels: tuple[Any, ...] | None
     discount: float | None
     shares: Shares | None
+    ray: str | None = None
 
     @property
     def layout(self) -> LogLayout:
@@ -86,6 +90,7 @@ class Log:
         weight: str | None = None,
         propensity: str | None = None,
         next_state: Names | None = None,
+        ray: str | None = None,
     ) -> Self:
         """Read a log that has one row for each step of an episode.
 
@@ -119,6 +124,10 @@ class Log:
             propensity: column of the probability that the logging policy gave the action, in (0, 1].
             next_state: columns of the next state, in the order of ``state``, if the log has them; they may be missing
                 where the return ended.
+            ray: address of a Ray cluster on which passes that need features run, for Parquet files in order that every
+                machine of it can read: "host:port", "auto" for one on this machine, "local" to start one (see
+                ``ray.init``). It is used while an evaluation runs, unless this process is connected to one already.
+                None: passes run here.
         """
         tables = open_table(source)
         named: dict[str, Any] = {"episode": episode, "time": time, "state": state, "action": action}
@@ -127,11 +136,13 @@ class Log:
         named = {argument: defaults.get(argument) if name is None else name for argument, name in named.items()}
         others = {"categorical": categorical, "reward": reward, "weight": weight, "next_state": next_state}
         decoder, number = Decoder(resolve(tables.table, **named, **others)), _discount(named["discount"])  # pyright: ignore[reportArgumentType]
-        return cls._of(tables, decoder, number)
+        if ray is not None and not isinstance(tables, ParquetTable):
+            raise ValueError(f"source must name Parquet files to be read on Ray, got {type(source).__name__}")
+        return cls._of(tables, decoder, number, ray)
 
     @classmethod
-    def _of(cls, tables: Tables, decoder: Decoder, discount: float | None) -> Self:
-        store = _store(tables, decoder)
+    def _of(cls, tables: Tables, decoder: Decoder, discount: float | None, ray: str | None) -> Self:
+        store = _store(tables, decoder, in_files=ray is not None)
         survey = _surveyed(store, decoder)
         layout = decoder.layout
         survey.require_transitions()
@@ -141,7 +152,7 @@ class Log:
         actions = None if decoder.action_coder is None else tuple(decoder.action_coder.codes)
         counts = survey.counted(shares)
         notes = [*sentences(layout, counts, shares), *decoder.notes, *decoder.integer_notes()]
-        return cls(store, _Facts(tables, decoder, schema, actions, discount, shares), counts, tuple(notes))
+        return cls(store, _Facts(tables, decoder, schema, actions, discount, shares, ray), counts, tuple(notes))
 
     @property
     def num_rows(self) -> int:
@@ -187,6 +198,20 @@ class Log:
         for records in self._store.parts(size):
             yield episodes_of(records, outline(records, facts.layout), facts.shares)
 
+    @property
+    def ray(self) -> str | None:
+        """Address of the cluster on which passes run; None: they run here."""
+        return self._facts.ray
+
+    def spans(self, rows: int) -> list[Self]:
+        """Logs that can be read apart, of at least so many rows each, with the numbers that episodes have in this one.
+
+        What was counted is that of this log.
+        """
+        facts = self._facts._replace(ray=None)
+        parts = self._store.spans(rows) if isinstance(self._store, RecordsInFiles) else [self._store]
+        return [type(self)(part, facts, self.counts, self.notes) for part in parts]
+
     def take(self, episodes: Any) -> Self:
         """Some of the episodes, by number (in this order, and as often as named) or by a mask.
 
@@ -194,8 +219,9 @@ class Log:
         """
         index = _episode_index(episodes, self.num_episodes)
         store = self._store.take(index)
-        survey = _surveyed(store, self._facts.decoder)
-        part = type(self)(store, self._facts, survey.counted(self._facts.shares), self.notes)
+        counts = _surveyed(store, self._facts.decoder).counted(self._facts.shares)
+        small = counts.rows <= _FEW_ROWS
+        part = type(self)(store, self._facts._replace(ray=None) if small else self._facts, counts, self.notes)
         part._taken = index if self._taken is None else self._taken[index]
         return part
 
@@ -210,7 +236,7 @@ class Log:
         present = [name for names in columns for name in names[:count]]
         following = [name for names in columns for name in names[count:]]
         layout = layout._replace(policy=tuple(present), next_policy=tuple(following))
-        whole = type(self)._of(self._facts.tables, Decoder(layout), self.discount)
+        whole = type(self)._of(self._facts.tables, Decoder(layout), self.discount, self.ray)
         return whole if self._taken is None else whole.take(self._taken)
 
     @property
@@ -256,14 +282,15 @@ def _in_memory(tables: Tables, decoder: Decoder) -> RecordsInMemory:
     return RecordsInMemory(in_order(decoder.seal().apply(records), decoder.layout))
 
 
-def _store(tables: Tables, decoder: Decoder) -> Store:
-    """The rows in memory if they fit, else in their files."""
+def _store(tables: Tables, decoder: Decoder, *, in_files: bool) -> Store:
+    """The rows in memory if they fit and may, else in their files."""
     names = decoder.layout.names()
-    if (size := tables.size(names)) <= _MOST_BYTES:
+    if (size := tables.size(names)) <= _MOST_BYTES and not in_files:
         return _in_memory(tables, decoder)
     if decoder.layout.episode is None and not decoder.layout.next_state:
         raise ValueError(
-            f"episode must name a column if the log is too large for memory ({size / 2**30:.1f} GB), got None"
+            f"episode must name a column if the log is too large for memory ({size / 2**30:.1f} GB) or read on Ray, "
+            "got None"
         )
     decoder.streams = True
     return RecordsInFiles(tables, decoder)

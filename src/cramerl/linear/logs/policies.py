@@ -53,7 +53,7 @@ class Policy:
             allowed = f"({len(observations)}, A) probabilities or ({len(observations)},) actions"
             raise ValueError(f"policy must give {allowed}, got shape {given.shape} of {given.dtype}")
         probs = given.astype(np.float64)
-        if not np.isfinite(probs).all() or (probs < 0).any() or np.abs(probs.sum(axis=1) - 1).max() > _SUM_TOLERANCE:
+        if not np.isfinite(probs).all() or (probs < 0).any() or (np.abs(probs.sum(axis=1) - 1) > _SUM_TOLERANCE).any():
             raise ValueError("policy must give probabilities: >= 0, each row summing to 1")
         return self._known(probs[:, self._places(probs.shape[1])])
 
@@ -65,7 +65,7 @@ class Policy:
             return slice(None)
         whole = all(isinstance(level, int | np.integer) for level in self._levels)
         if whole and min(self._levels) >= 0 and max(self._levels) < count:
-            return np.array(self._levels)
+            return np.array(self._levels, dtype=np.intp)
         raise ValueError(
             f"policy must have a probability for each of the log's {len(self._levels)} actions, got {count} columns"
         )

@@ -14,6 +14,7 @@ from cramerl._checks import require_choice, require_count, require_log_discount
 from cramerl.linear.logs.action_features import action_features
 from cramerl.linear.logs.atoms import support_for_returns
 from cramerl.linear.logs.basis import state_features
+from cramerl.linear.logs.cluster import connected
 from cramerl.linear.logs.comparators import Comparison
 from cramerl.linear.logs.estimates import Estimate, ReturnDistribution
 from cramerl.linear.logs.influence import HeightInfluence, bootstrap_influence, height_influence
@@ -22,6 +23,7 @@ from cramerl.linear.logs.policies import Policy, make_policy, read_policy_column
 from cramerl.linear.logs.returns import SeenReturns, seen_returns
 from cramerl.linear.logs.rows import LogRows, Starts, starts_of
 from cramerl.linear.logs.selection import Selection, choose_features, score_features, some_observations
+from cramerl.linear.logs.thresholds import CONSTRAINED_RESIDUAL
 from cramerl.linear.logs.trust import Trust, compare, judge
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.support_choice import support_from_data
@@ -32,6 +34,8 @@ INTERVALS = ("influence", "bootstrap", "none")
 
 # Atoms that a support starts with and may grow to while the grid widens distributions, and unknowns it may grow to.
 _ATOMS, _MOST_ATOMS, _MOST_UNKNOWNS = 51, 201, 60_000
+# Where proper next distributions leave no influence: transitions up to which episodes are drawn again so often instead.
+_MOST_REFITTED, _FEW_RESAMPLES = 5000, 30
 # How much wider the grid may make the variance before more atoms are tried.
 _WIDENED = 1.05
 
@@ -56,7 +60,7 @@ class PolicyEvaluation:
         distribution: of the return from the start states; `mean`, `quantile`, `cvar`, `cdf` and `below` are its.
         model: the fitted `DistributionalLSTD`.
         log: the log.
-        discount: the discount.
+        discount: the discount; the largest one where a column of the log holds discounts.
         selection: the features, and the candidates they were chosen from.
         lstd_mean: mean return by ordinary LSTD with the same features, where distributions play no part.
         messages: what was warned about on the way.
@@ -73,7 +77,9 @@ class PolicyEvaluation:
         messages: tuple[str, ...],
     ):
         self.model, self.distribution, self.selection, self.settings = model, distribution, selection, settings
-        self.log, self.discount, self.messages = rows.log, settings.discount, messages
+        self.log, self.messages = rows.log, messages
+        sums: Any = model._sums  # the model is fitted
+        self.discount = sums.largest_discount if rows.log.has_discounts else settings.discount
         self._rows, self._starts = rows, starts
         self.lstd_mean = float(starts.mean @ model.means_.weights)
         self._trust: Trust | None = None
@@ -165,6 +171,9 @@ class PolicyEvaluations(dict[str, PolicyEvaluation]):
     def difference(self, first: str, second: str, what: str = "mean", at: float | None = None) -> Estimate:
         """How much more the first policy has than the second, with an interval that knows both saw the same episodes.
 
+        Where the parts of single episodes were too many to keep, or the two were found in different ways, the interval
+        is as wide as it can be.
+
         Args:
             first: a policy's name.
             second: another one's.
@@ -172,12 +181,15 @@ class PolicyEvaluations(dict[str, PolicyEvaluation]):
             at: the fraction of CVaR, or the return of the CDF.
         """
         a, b = self[first].distribution, self[second].distribution
+        if what not in ("mean", "cvar", "cdf", "below"):
+            raise ValueError(f"what must be 'mean', 'cvar', 'cdf' or 'below', got {what!r}")
+        one, other = (side.mean if what == "mean" else getattr(side, what)(at) for side in (a, b))
         moved = [side.moved(side.gradient(what, at)) for side in (a, b)]
-        values = [side.mean.value if what == "mean" else getattr(side, what)(at).value for side in (a, b)]
-        value = values[0] - values[1]
-        if moved[0] is None or moved[1] is None:
-            return Estimate(value, np.nan, np.nan, np.nan)
-        se = float(np.sqrt(np.sum((moved[0] - moved[1]) ** 2)))
+        value = one.value - other.value
+        if moved[0] is not None and moved[1] is not None and len(moved[0]) == len(moved[1]):
+            se = float(np.sqrt(np.sum((moved[0] - moved[1]) ** 2)))
+        else:
+            se = one.se + other.se  # the most it can be
         margin = a._quantile_of_t() * se
         return Estimate(value, value - margin, value + margin, se)
 
@@ -216,13 +228,15 @@ def evaluate_policy(
             scikit-learn transformer.
         features_action: of states and actions, for another policy. None: the state's features, also for each action. Or
             a function of the table of states and the actions (m,).
-        discount: in [0, 1]; None: the log's, or 0.99 if it has none.
+        discount: in [0, 1]; None: the log's, or 0.99 if it has none. None where a column of the log holds discounts.
         start: "episodes" (the first states of episodes), "rows" (all states), or a table of states.
         level: of the intervals.
         support: atoms; None: chosen from the log.
         num_atoms: how many, if chosen; None: 51, and more where the grid would widen distributions.
         regularisation: as in `DistributionalLSTD`; None: chosen with the features.
-        intervals: "influence" (one adjoint solution), "bootstrap" (episodes drawn again) or "none".
+        intervals: "influence" (one adjoint solution), "bootstrap" (episodes drawn again) or "none". Equations that are
+            unstable, and are solved with proper next distributions, have no influence: small logs are drawn again
+            instead, and large ones have intervals only if the bootstrap is asked for.
         resamples: of the bootstrap.
         seed: of held-out episodes and of the bootstrap.
         on_progress: called with a line of text as the work advances.
@@ -237,19 +251,20 @@ def evaluate_policy(
     policies = policy if isinstance(policy, Mapping) else {"": policy}
     if not policies:
         raise ValueError("policy must have at least one policy, got an empty dictionary")
-    say("choosing features ...")
     log, policies = read_policy_columns(policies, log)
     made = [make_policy(given, log) for given in policies.values()]
     copies = 1 + len(log.action_levels or ()) if features_action is None and any(made) else 1
-    selection = _selection(log, features, settings, copies)
     found = PolicyEvaluations()
-    for name, target in zip(policies, made, strict=True):
-        say(f"evaluating {name or 'the policy'} ...")
-        rows = LogRows(log, selection.features)
-        if target is not None:
-            actions = action_features(features_action, selection.features, log.action_levels, 0)
-            rows = LogRows(log, selection.features, actions, target)
-        found[name] = _evaluated(rows, start, selection, settings)
+    with connected(log):
+        say("choosing features ...")
+        selection = _selection(log, features, settings, copies)
+        for name, target in zip(policies, made, strict=True):
+            say(f"evaluating {name or 'the policy'} ...")
+            rows = LogRows(log, selection.features)
+            if target is not None:
+                actions = action_features(features_action, selection.features, log.action_levels, 0)
+                rows = LogRows(log, selection.features, actions, target)
+            found[name] = _evaluated(rows, start, selection, settings)
     return found if isinstance(policy, Mapping) else found[""]
 
 
@@ -264,7 +279,7 @@ def _settings(
     resamples: int,
     seed: int,
 ) -> Settings:
-    chosen = discount if discount is not None else 0.99 if log.discount is None else log.discount
+    chosen = chosen_discount(log, discount)
     if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
     require_choice("intervals", intervals, INTERVALS)
@@ -274,6 +289,15 @@ def _settings(
     if require_log_discount(chosen) == 1 and not log.has_termination:
         raise ValueError("discount must be less than 1 for a log that does not say where returns end, got 1")
     return Settings(float(chosen), float(level), support, num_atoms, regularisation, intervals, resamples, seed)
+
+
+def chosen_discount(log: Log, discount: float | None) -> float:
+    """The discount that was asked for, the log's, or 0.99; rows of a log with a column of discounts do not need it."""
+    if discount is None:
+        return 0.99 if log.discount is None else log.discount
+    if log.has_discounts:
+        raise ValueError(f"discount must be None for a log that has a column of discounts, got {discount!r}")
+    return discount
 
 
 def _selection(log: Log, features: Any, settings: Settings, copies: int) -> Selection:
@@ -327,13 +351,16 @@ def _distribution(
     influence: HeightInfluence | None = None
     constrained = model.method_ == "constrained"
     if rows.log.num_episodes > 1 and settings.intervals != "none":
-        if settings.intervals == "bootstrap" or constrained:
+        resamples = settings.resamples if settings.intervals == "bootstrap" else 0
+        settled = CONSTRAINED_RESIDUAL.verdict(model.residual_) != "do not use"
+        if constrained and not resamples and rows.log.num_transitions <= _MOST_REFITTED and settled:
+            resamples = min(settings.resamples, _FEW_RESAMPLES)
+        if resamples:
             again = starts if start is None else start
-            resamples = settings.resamples if settings.intervals == "bootstrap" else min(settings.resamples, 30)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 influence = bootstrap_influence(model, rows, again, resamples, settings.seed, _starts_again)
-        else:
+        elif not constrained:
             influence = height_influence(model, rows, starts)
     return ReturnDistribution(model.support_, masses, settings.level, influence)
 

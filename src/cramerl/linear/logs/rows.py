@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from cramerl._arrays import Floats
+from cramerl.linear.logs import cluster
 from cramerl.linear.logs.action_features import ActionFeatures
 from cramerl.linear.logs.basis import StateFeatures
 from cramerl.linear.logs.episodes import Episodes
 from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.observations import Observations
 from cramerl.linear.logs.policies import Policy
-from cramerl.linear.transition_sums import MOST_DENSE
+from cramerl.linear.transition_sums import MOST_DENSE, MOST_NUMBERS
 from cramerl.linear.transitions import Rows, S
+
+T = TypeVar("T")
 
 # Numbers of a log's features that are kept in memory instead of being made again in every pass: 400 megabytes.
 _KEPT_NUMBERS = 50_000_000
+# Moments with so many numbers are always worth it; and how many of them cost as much as the backup of a row.
+_FEW_MOMENTS, _BACKUP = 5_000_000, 1500
 # Numbers in the features of one block.
 _BLOCK_NUMBERS = 10_000_000
 FIRST_STATES = "the first states of episodes"
@@ -60,10 +65,22 @@ class LogRows:
         """D."""
         return self.features.num_features if self.actions is None else self.actions.num_features
 
+    @property
+    def most_moments(self) -> int:
+        """Numbers in moments up to which these take less work than passes over the rows, which are kept in memory."""
+        if not self._fits_in_memory:
+            return MOST_NUMBERS
+        return min(MOST_NUMBERS, max(_FEW_MOMENTS, self.log.num_transitions * (2 * self.num_features + _BACKUP)))
+
+    @property
+    def _fits_in_memory(self) -> bool:
+        return 2 * self.log.num_transitions * min(self.num_features, 300) <= _KEPT_NUMBERS
+
     def resampled(self, multiplicity: Floats) -> LogRows:
         """The same rows, with each episode as often as the array (episodes,) says."""
         twin = LogRows(self.log, self.features, self.actions, self.policy, multiplicity)
-        twin._kept = self._kept
+        known = ("_kept", "_known_states", "distinct")  # the same for both, as far as they were needed
+        vars(twin).update({name: vars(self)[name] for name in known if name in vars(self)})
         return twin
 
     def blocks(self) -> Iterator[tuple[Episodes, Rows]]:
@@ -76,9 +93,24 @@ class LogRows:
 
     def total(self, sums: S) -> S:
         """The sums over all rows."""
+        if self.log.ray is not None:
+            return cluster.total(self, sums)
         for _, rows in self.blocks():
             sums = rows.total(sums)
         return sums
+
+    def mapped(self, function: Callable[[LogRows, Episodes, Rows], T]) -> Iterator[T]:
+        """What a function makes of these rows' features and of each block, in order.
+
+        It may travel to other machines, so what it refers to should be small.
+        """
+        if self.log.ray is not None:
+            return cluster.mapped(self, function)
+        return (function(self, block, rows) for block, rows in self.blocks())
+
+    def of_log(self, log: Log) -> LogRows:
+        """The same features of another log with the same columns."""
+        return LogRows(log, self.features, self.actions, self.policy, self.multiplicity)
 
     @cached_property
     def distinct(self) -> Any:
@@ -102,6 +134,8 @@ class LogRows:
 
     @cached_property
     def _known_states(self) -> _KnownStates | None:
+        if self.log.ray is not None:
+            return None  # a part of the log would number its own
         known: _KnownStates | None = None
         for block in self.log.blocks():
             keys, first = np.unique(_keys(block.observations), return_index=True)
@@ -123,9 +157,7 @@ class LogRows:
 
     def _made(self) -> Iterator[tuple[Episodes, Rows]]:
         width = min(self.num_features, 300)
-        keep: list[tuple[Episodes, Rows]] | None = []
-        if 2 * self.log.num_transitions * width > _KEPT_NUMBERS:
-            keep = None
+        keep: list[tuple[Episodes, Rows]] | None = [] if self._fits_in_memory else None
         for block in self.log.blocks(max(1, _BLOCK_NUMBERS // width)):
             if not len(block.rewards):
                 continue
@@ -138,7 +170,8 @@ class LogRows:
     def _rows(self, block: Episodes) -> Rows:
         if self.actions is None or self.policy is None:
             table = self.features(block.observations)
-            x, following = table[block.current], table[block.following]
+            every = len(block.current) == len(block.observations)  # states in order, each of them a transition's
+            x, following = table if every else table[block.current], table[block.following]
         else:
             x = self.actions.taken(block.observations.take(block.current), block.actions)
             following = self.of_states(block.observations.take(block.following))
@@ -153,71 +186,66 @@ def _keys(observations: Observations) -> NDArray[Any]:
     return np.ascontiguousarray(whole).view(f"V{whole.shape[1]}").ravel()
 
 
-class Starts:
-    """Features of the states whose returns are asked for, and the episode that each belongs to (-1: to none).
+class Starts(NamedTuple):
+    """The states whose returns are asked for."""
 
-    Args:
-        table: (m, D).
-        weights: (m,) how much each counts, summing to one.
-        episode: (m,).
-        words: what they are.
-        observations: the states, if they were given.
-        index: (m,) their numbers among the log's distinct states, where the rows tell these apart.
-    """
-
-    def __init__(
-        self,
-        table: Any,
-        weights: Floats,
-        episode: NDArray[np.intp],
-        words: str,
-        observations: Observations | None = None,
-        index: NDArray[np.intp] | None = None,
-    ):
-        self.table, self.weights, self.episode = table, weights, episode
-        self.words, self.observations, self.index = words, observations, index
+    kind: str
+    """"episodes", "rows" or "given"."""
+    mean: Floats
+    """(D,) mean features."""
+    weight: float
+    """Of all of them."""
+    words: str
+    """What they are."""
+    observations: Observations | None
+    """The states, if they were given."""
+    shares: Floats | None
+    """(u,) the share of each of the log's distinct states, where the rows tell these apart; NaN for others."""
 
     @property
     def of_episodes(self) -> bool:
         """Whether they are the first states of the log's episodes."""
-        return self.words == FIRST_STATES
-
-    @property
-    def mean(self) -> Floats:
-        """(D,) mean features."""
-        return np.asarray(self.table.T @ self.weights).ravel()
+        return self.kind == "episodes"
 
 
 def starts_of(rows: LogRows, start: Any) -> Starts:
     """The states that `evaluate_policy` is asked about: "episodes", "rows", or a table of states."""
-    reduced = rows.num_features > MOST_DENSE and rows.distinct is not None
+    states = rows.distinct.shape[0] if rows.num_features > MOST_DENSE and rows.distinct is not None else 0
     if not isinstance(start, str):
         observations = start if isinstance(start, Observations) else rows.log.encode(start)
         count = len(observations)
-        even, nobody = np.full(count, 1.0 / count), np.full(count, -1)
         words = "the given state" if count == 1 else f"the {count:,} given states"
-        number = rows.index_of(observations) if reduced else None
-        return Starts(rows.of_states(observations), even, nobody, words, observations, number)
+        mean = np.asarray(rows.of_states(observations).sum(axis=0)).ravel() / count
+        shares = _shares(rows, observations, np.full(count, 1.0 / count), states)
+        return Starts("given", mean, float(count), words, observations, shares)
     if start == "episodes" and rows.log.rows_are_episodes:
         start = "rows"
     if start not in ("episodes", "rows"):
         raise ValueError(f"start must be 'episodes', 'rows' or a table of states, got {start!r}")
-    tables, weights, episodes, numbers = [], [], [], []
-    for block, made in rows.blocks():
-        index = np.flatnonzero(block.step == 0) if start == "episodes" else np.arange(len(block.rewards))
-        known = rows.actions is None or rows.policy is None
-        tables.append(made.features[index] if known else rows.of_states(block.observations.take(block.current[index])))
-        counts = made.mass if rows.log.has_weights else np.ones(len(block.rewards))
-        if rows.multiplicity is not None and not rows.log.has_weights:
-            counts = rows.multiplicity[block.episode]
-        weights.append(counts[index])
-        episodes.append(block.episode[index])
-        if reduced:
-            numbers.append(rows.index_of(block.observations)[block.current[index]])
-    stack = sparse.vstack if sparse.issparse(tables[0]) else np.concatenate
-    mass = np.concatenate(weights)
-    table: Any = stack(tables)
-    table = sparse.csr_array(table) if sparse.issparse(table) else table
+
+    def summed(rows: LogRows, block: Episodes, made: Rows) -> tuple[Floats, float, Floats | None]:
+        index, table, mass = starts_of_block(rows, block, made, start)
+        shares = _shares(rows, block.observations.take(block.current[index]), mass, states)
+        return np.asarray(table.T @ mass).ravel(), float(mass.sum()), shares
+
+    totals: list[Any] = list(zip(*rows.mapped(summed), strict=True))
+    mean, weight = np.sum(totals[0], axis=0), float(sum(totals[1]))
     words = FIRST_STATES if start == "episodes" else "all states of the log"
-    places = np.concatenate(numbers) if reduced else None
-    return Starts(table, mass / mass.sum(), np.concatenate(episodes), words, None, places)
+    return Starts(start, mean / weight, weight, words, None, np.sum(totals[2], axis=0) / weight if states else None)
+
+
+def starts_of_block(rows: LogRows, block: Episodes, made: Rows, kind: str) -> tuple[NDArray[np.intp], Any, Floats]:
+    """Which rows of a block are starts, the features of their states, and how much each counts."""
+    index = np.flatnonzero(block.step == 0) if kind == "episodes" else np.arange(len(block.rewards))
+    known = rows.actions is None or rows.policy is None
+    table = made.features[index] if known else rows.of_states(block.observations.take(block.current[index]))
+    return index, table, made.mass[index]
+
+
+def _shares(rows: LogRows, observations: Observations, mass: Floats, states: int) -> Floats | None:
+    if not states:
+        return None
+    place = rows.index_of(observations)
+    if (place < 0).any():
+        return np.full(states, np.nan)
+    return np.bincount(place, mass, states).astype(np.float64)

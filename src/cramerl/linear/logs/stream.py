@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cramerl.linear.logs.files import Group, ParquetTable
 from cramerl.linear.logs.records import Decoder, Records
-from cramerl.linear.logs.tables import Tables
+from cramerl.linear.logs.tables import Columns, Tables
+
+
+class Mark(NamedTuple):
+    """What comes before a row group."""
+
+    group: Group
+    before: int
+    """Number of the last episode before it; -1 if there is none."""
+    begins: bool
+    """Whether its first row begins an episode."""
+    rows: int
+    """Rows before it."""
 
 
 class RecordsInFiles:
-    """Rows that are in order in their files: those of an episode together, with times that increase."""
+    """Rows that are in order in their files: those of an episode together, with times that increase.
 
-    def __init__(self, tables: Tables, decoder: Decoder, mask: NDArray[np.bool_] | None = None):
-        self._tables, self._decoder, self._mask = tables, decoder, mask
+    Args:
+        tables: the files.
+        decoder: makes records of their columns.
+        mask: (episodes,) which episodes are meant; None: all.
+        span: the row groups whose episodes are meant, those that begin from the first mark up to the second one (None:
+            to the end); None: all.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        decoder: Decoder,
+        mask: NDArray[np.bool_] | None = None,
+        span: tuple[Mark, Mark | None] | None = None,
+    ):
+        self._tables, self._decoder, self._mask, self._span = tables, decoder, mask, span
         self._checked = False
+        self._marks: list[Mark] = []  # of all row groups, once they have been read
 
     def parts(self, rows: int) -> Iterator[Records]:
         """As many whole episodes at a time as have at most so many rows, or one that has more."""
@@ -41,30 +70,68 @@ class RecordsInFiles:
         wanted = episodes if self._mask is None else np.flatnonzero(self._mask)[episodes]
         mask = np.zeros(wanted[-1] + 1, dtype=bool)
         mask[wanted] = True
-        some = RecordsInFiles(self._tables, self._decoder, mask)
+        return self._twin(mask, self._span)
+
+    def spans(self, rows: int) -> list[RecordsInFiles]:
+        """Parts that can be read apart, of row groups that have at least so many rows together."""
+        cuts: list[Mark | None] = []
+        for mark in self._marks:
+            if not cuts or mark.rows - cuts[-1].rows >= rows:  # pyright: ignore[reportOptionalMemberAccess]
+                cuts.append(mark)
+        return [self._twin(self._mask, (start, stop)) for start, stop in pairwise([*cuts, None]) if start is not None]
+
+    def _twin(self, mask: NDArray[np.bool_] | None, span: tuple[Mark, Mark | None] | None) -> RecordsInFiles:
+        some = RecordsInFiles(self._tables, self._decoder, mask, span)
         some._checked = self._checked
+        some._marks = self._marks if span is None else []
         return some
 
     def _numbered(self) -> Iterator[Records]:
-        """The rows as they come, with the numbers of their episodes; the first pass checks their order."""
-        layout, order, number = self._decoder.layout, _Order(), -1
+        """The rows as they come, with the numbers of their episodes; those of a span alone if there is one."""
+        if self._span is None:
+            yield from (records for _, records in self._read(None))
+            return
+        start, stop = self._span
+        for group, records in self._read(start):
+            # An episode that began before the span is another one's, and one that goes on beyond it is read to its end.
+            kept = records.episode > start.before
+            if stop is not None and group >= stop.group:
+                kept &= records.episode <= stop.before
+            if kept.any():
+                yield records if kept.all() else records.take(kept)
+            elif stop is not None and group >= stop.group:
+                return
+
+    def _read(self, start: Mark | None) -> Iterator[tuple[Group, Records]]:
+        """The rows from a mark on, with their row group; the first pass checks their order and sets the marks."""
+        layout, order, number = self._decoder.layout, _Order(), -1 if start is None else start.before
         last: Any = None
-        each = layout.episode is None and bool(layout.next_state)
-        for chunk in self._tables.chunks(layout.names()):
+        each, marks, rows = layout.episode is None and bool(layout.next_state), [], 0
+        for group, chunk in _grouped(self._tables, layout.names(), (0, 0) if start is None else start.group):
             records = self._decoder.decode(chunk)
             new = np.ones(records.num_rows, dtype=bool)
             if not each:
                 new[1:] = records.episode[1:] != records.episode[:-1]
-                new[0] = last is None or records.episode[0] != last
+                new[0] = records.episode[0] != last if last is not None else start is None or start.begins
                 if not self._checked and not order.holds(records, new):
                     raise _unsorted(self._decoder)
                 last = records.episode[-1]
-            numbers = number + np.cumsum(new)
+            if not marks or marks[-1].group != group:
+                marks.append(Mark(group, number, bool(new[0]), rows))
+            numbers, rows = number + np.cumsum(new), rows + records.num_rows
             number = int(numbers[-1])
-            yield records._replace(episode=numbers)
-        if not self._checked and not order.differ():
-            raise _unsorted(self._decoder)
-        self._checked = True
+            yield group, records._replace(episode=numbers)
+        if not self._checked:
+            if not order.differ():
+                raise _unsorted(self._decoder)
+            self._checked, self._marks = True, marks
+
+
+def _grouped(tables: Tables, names: Sequence[str], first: Group) -> Iterator[tuple[Group, Columns]]:
+    """The chunks with their row groups; without those, all are of one."""
+    if isinstance(tables, ParquetTable):
+        return tables.grouped(names, first)
+    return (((0, 0), chunk) for chunk in tables.chunks(names))
 
 
 def _masked(piece: Records, mask: NDArray[np.bool_]) -> Records:
@@ -136,6 +203,6 @@ def _unsorted(decoder: Decoder) -> ValueError:
     layout = decoder.layout
     keys = " and ".join(repr(name) for name in (layout.episode, layout.time) if name is not None)
     return ValueError(
-        f"source must be in order of {keys} if it is too large for memory, got episodes whose rows are apart or whose "
-        f"times do not increase: sort the files first, or name next_state columns and no episode"
+        f"source must be in order of {keys} if it is too large for memory or read on Ray, got episodes whose rows are "
+        f"apart or whose times do not increase: sort the files first, or name next_state columns and no episode"
     )

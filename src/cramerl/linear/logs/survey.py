@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from cramerl.linear.logs.clocks import Shares, Tally, choose_shares
@@ -26,8 +27,21 @@ class LogCounts(NamedTuple):
     """Rows that are only the next state of the row before."""
     marked_both: int = 0
     """Rows marked terminated and truncated: the return ended there."""
+    paid: int = 0
+    """Transitions with a reward that is not zero."""
+    paid_dropped: int = 0
+    """Rows that were left out with one."""
     weight_removed: float = 0.0
     """Weight taken from the last rows of complete episodes, to make up for the rows that were left out."""
+
+    @property
+    def errors_at_cuts(self) -> float:
+        """By how many standard errors rewards are more frequent in the rows that were left out; NaN without such."""
+        if not (self.dropped and self.transitions):
+            return math.nan
+        share = (self.paid + self.paid_dropped) / (self.transitions + self.dropped)
+        error = math.sqrt(share * (1 - share) * (1 / self.transitions + 1 / self.dropped))
+        return (self.paid_dropped / self.dropped - self.paid / self.transitions) / error if error else 0.0
 
 
 class Survey:
@@ -51,6 +65,8 @@ class Survey:
             dropped=int(found.cut.sum()),
             final_observations=int(found.final.sum()),
             marked_both=int((found.ended & records.truncated).sum()),
+            paid=int((acts & ~found.cut & (records.rewards != 0)).sum()),
+            paid_dropped=int((found.cut & (records.rewards != 0)).sum()),
         )
         self.counts = LogCounts(*(old + more for old, more in zip(self.counts, new, strict=True)))  # pyright: ignore[reportArgumentType]
         if not self._layout.next_state:

@@ -53,6 +53,8 @@ MONTE_CARLO_ERRORS = 4
 FEW_TRUNCATED = 0.05
 """Share of episodes that are cut up to which complete ones stand for all."""
 TRUNCATED = Limit(0.5, math.inf)
+ERRORS_AT_CUTS = 5
+"""Standard errors by which rewards are more frequent in the rows that are left out, where no column names the ends."""
 START_COVERAGE = Limit(0.9, 0.5, least=True)
 
 # Of a policy that did not make the log.

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 _RANKS: dict[Verdict, int] = {"use": 0, "care": 1, "do not use": 2}
 
 UNKNOWABLE = (
-    "No log can show whether something that is not in it moved both the actions and the rewards (confounding), or "
-    "whether the discount is the one you mean."
+    "No log can show whether something that is not in it moved both the actions and the rewards (confounding), whether "
+    "episodes were left out because of how they went, whether those that end were in truth cut, or whether the "
+    "discount is the one you mean."
 )
 
 
@@ -253,6 +254,14 @@ def _about_episodes(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
     if not found.log.has_termination:
         sentence = "No column says where returns end, so every return is taken to go on after the log."
         yield Finding("care", sentence, "termination")
+        counts = found.log.counts
+        if counts.errors_at_cuts > limits.ERRORS_AT_CUTS:
+            sentence = (
+                f"Of the last rows of episodes, which are left out, {100 * counts.paid_dropped / counts.dropped:.0f}% "
+                f"have a reward, of all others {100 * counts.paid / counts.transitions:.0f}%: if returns end there, "
+                "name a column that says so (terminated)."
+            )
+            yield Finding("do not use", sentence, "termination")
     errors, deviations = n.monte_carlo_gap
     known = n.truncated_share < limits.FEW_TRUNCATED and errors > limits.MONTE_CARLO_ERRORS
     if known and (kind := limits.MONTE_CARLO_GAP.verdict(deviations)):

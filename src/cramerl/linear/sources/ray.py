@@ -23,19 +23,14 @@ from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.sources.chunks import default_chunk_rows
 from cramerl.linear.sources.layout import Columns, Layout
 from cramerl.linear.sources.parquet import Paths, Span, first_chunk, opened, parquet_files, read_spans
-from cramerl.linear.transitions import Rows, S, make_rows
+from cramerl.linear.sources.tasks import OnProgress, Tasks
+from cramerl.linear.transitions import S, make_rows
 
 # Blocks of a log, so that many cores have work, and most chunks in a block. A block's sums travel, so a block should
 # have much more data than its sums.
 _BLOCKS, _MOST_CHUNKS = 256, 5
-# Sums that one task merges: they are in shared memory, and the result in the task's own.
-_MERGED_AT_ONCE = 8
 # Files whose metadata one task reads.
 _FILES_AT_ONCE = 32
-# How often a task may lose its worker or node before the fit is given up.
-_RETRIES = 20
-
-OnProgress = Callable[[str], None]
 
 
 def fit_ray(
@@ -79,24 +74,18 @@ def ray_rows(
     if chunk_rows is not None:
         require_count("chunk_rows", chunk_rows)
     with connect(address) as ray:
-        with _plain_errors(ray):
-            source = ClusterFiles(ray, path, layout, chunk_rows, on_progress or (lambda text: None))
-        yield source
+        yield ClusterFiles(ray, path, layout, chunk_rows, on_progress or (lambda text: None))
 
 
 class ClusterFiles:
     """The rows of Parquet files as a source whose passes run on a cluster, through a connected module ``ray``."""
 
     def __init__(self, ray: Any, path: Paths, layout: Layout, chunk_rows: int | None, on_progress: OnProgress):
-        self._ray, self._layout, self._on_progress, self._passes = ray, ray.put(layout), on_progress, 0
-        self._add_up = ray.remote(_add_up).options(num_returns=2, max_retries=_RETRIES)
-        self._merge, look, read = (
-            ray.remote(function).options(max_retries=_RETRIES) for function in (_merged, _group_sizes, first_chunk)
-        )
+        self._tasks, self._layout, self._passes = Tasks(ray, on_progress), layout, 0
         files = parquet_files(path)
         some = [files[i : i + _FILES_AT_ONCE] for i in range(0, len(files), _FILES_AT_ONCE)]
-        sizes = self._finished([look.remote(self._layout, part) for part in some], "metadata of files read")
-        self.head: Rows = ray.get(read.remote(self._layout, [*map(Span, files)]))
+        sizes = self._tasks.mapped(_group_sizes, [layout], some, "metadata of files read")
+        (self.head,) = self._tasks.mapped(first_chunk, [layout], [[*map(Span, files)]], "first rows read")
         self._chunk_rows = chunk_rows or default_chunk_rows(self.num_features)
         groups = [size for part in sizes for size in part]
         even = sum(map(sum, groups)) // _BLOCKS
@@ -110,30 +99,8 @@ class ClusterFiles:
     def total(self, sums: S) -> S:
         """The sums over all rows: mapped over blocks, reduced in their order."""
         self._passes += 1
-        empty = self._ray.put(sums)
-        fixed = empty, self._layout, self._chunk_rows, self.num_features
-        pairs = [self._add_up.remote(*fixed, block) for block in self.blocks]
-        counts, level = [count for count, _ in pairs], [part for _, part in pairs]
-        del pairs  # drops the references, so that sums leave the store once they are merged
-        while len(level) > 1:
-            level = [self._merge.remote(*level[i : i + _MERGED_AT_ONCE]) for i in range(0, len(level), _MERGED_AT_ONCE)]
-        with _plain_errors(self._ray):
-            self._finished(counts, f"pass {self._passes}: blocks added up")
-            return copy.deepcopy(self._ray.get(level[0]))  # objects in the store are read-only
-
-    def _finished(self, tasks: list[Any], what: str) -> list[Any]:
-        """Results of tasks; on an error or Ctrl-C the tasks that are still running are cancelled."""
-        waiting, ray = tasks, self._ray
-        try:
-            while waiting:
-                done, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0.5)
-                ray.get(done)  # raises an error at once, not when all tasks are done
-                self._on_progress(f"{what}: {len(tasks) - len(waiting)} of {len(tasks)}")
-            return ray.get(tasks)
-        except BaseException:
-            for task in waiting:
-                ray.cancel(task)
-            raise
+        fixed = [sums, self._layout, self._chunk_rows, self.num_features]
+        return self._tasks.total(_add_up, fixed, self.blocks, f"pass {self._passes}: blocks added up")
 
 
 def cut_blocks(files: list[str], sizes: list[list[int]], block_rows: int) -> list[list[Span]]:
@@ -184,26 +151,3 @@ def _add_up(empty: S, layout: Layout, chunk_rows: int, num_features: int, block:
             raise
         del chunk  # so that it is not in memory while the next one is read
     return rows, sums
-
-
-def _merged(first: S, *others: S) -> S:
-    whole = copy.deepcopy(first)
-    for other in others:
-        whole.merge(other)
-    return whole
-
-
-@contextmanager
-def _plain_errors(ray: Any) -> Iterator[None]:
-    """Raise a worker's error as it was raised there, and one sentence for work that could not be recovered."""
-    try:
-        yield
-    except ray.exceptions.RayError as error:
-        cause: Any = error
-        while isinstance(cause, ray.exceptions.RayError):
-            cause = getattr(cause, "cause", None) or cause.__cause__
-        if "No module named 'cramerl" in str(error):
-            raise ValueError("every machine of the cluster must have cramerl: pip install 'cramerl[ray]'") from None
-        if cause is None:
-            raise ChildProcessError(f"the cluster lost a part of the work and could not repeat it: {error}") from error
-        raise cause from None
