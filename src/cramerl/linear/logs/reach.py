@@ -1,4 +1,4 @@
-"""How far an answer reaches beyond the log: into weights that its rows do not determine, and past where episodes are cut."""
+"""How far an answer reaches beyond its log: into weights that the rows leave open, and past where episodes are cut."""
 
 from __future__ import annotations
 
