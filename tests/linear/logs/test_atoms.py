@@ -44,9 +44,10 @@ def test_many_returns_draw_half_of_the_atoms():
 def test_rounding_does_not_move_atoms():
     """Gaps of the same width are filled in order, whatever the last digits of their ends are."""
     returns = np.repeat(np.array([0.0, 0.3, 0.6, 0.9]), 30)
-    reach, same = Support.uniform(-0.9, 1.8, 51), Support.uniform(-0.9 - 3e-16, 1.8 + 3e-16, 51)
-    found, again = (support_for_returns(one, returns, 17, exact=True) for one in (reach, same))
-    np.testing.assert_allclose(found.atoms, again.atoms, atol=1e-12)
+    for atoms in range(7, 25):
+        reaches = Support.uniform(-0.9 - 4e-16, 1.8, 51), Support.uniform(-0.9, 1.8 + 4e-16, 51)
+        found, again = (support_for_returns(reach, returns, atoms, exact=True) for reach in reaches)
+        np.testing.assert_allclose(found.atoms, again.atoms, atol=1e-12)
 
 
 def test_too_few_rows_give_an_even_support():

@@ -110,6 +110,17 @@ def test_actions_that_are_rare_are_not_taken():
     assert shy.evaluation.trust.unseen_action_share == 0
 
 
+def test_what_is_better_by_chance_is_not_taken():
+    """Action 1 pays more on average, but the log has few rows of it, and they differ much."""
+    number = np.arange(440)
+    columns: dict[str, Any] = {"who": number, "x": 0 * number, "a": (number % 11 == 0).astype(int)}
+    columns["r"] = np.where(columns["a"] == 1, np.where(number % 2, -1.6, 4.4), 0.9 + 0.2 * (number % 2))
+    columns["died"] = number >= 0
+    log = Log.read(columns, episode="who", state="x", categorical="x", action="a", reward="r", terminated="died")
+    for seed in range(3):
+        assert improve_policy(log, discount=0.9, seed=seed).act({"x": [0]}) == [0]
+
+
 def test_states_of_a_new_kind_get_the_most_frequent_action():
     log = lottery(400, 1)
     some = improve_policy(log, discount=0.9, features="bins:10")
