@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ class Whitening(NamedTuple):
     inverse: Floats  # R^-1, (D, D): whitened features are Phi R^-1, and weights are R^-1 Theta
     condition: float  # condition number of Phi' Xi Phi
     constant: Floats  # (D,) inner products of the whitened features with the constant function
+    scaled_condition: float  # condition number where the columns of Phi have the same size
 
     def plain(self, weights: Floats) -> Floats:
         """Weights of the features as they are."""
@@ -122,6 +124,21 @@ class Problem(NamedTuple):
         atoms = self.support.atoms
         return self.features @ (weights @ atoms) + self.offset * atoms.sum()
 
+    def largest_mass(self, whitened: Floats) -> float:
+        """Largest mass that whitened weights (D, K) give to any atom in any state, however rare."""
+        return max(float(np.abs(part).max()) for part in self._parts(self.whitening.inverse @ whitened))
+
+    def rounding(self) -> float:
+        """How far rounding of the system alone moves masses. Single states are safe if columns are orthogonal."""
+        longest = max(float((part**2).sum(axis=1).max()) for part in self._parts(self.whitening.inverse))
+        factor = math.sqrt(min(longest, self.whitening.scaled_condition))
+        return factor * np.finfo(np.float64).eps / (1.0 - self.process.discount)
+
+    def _parts(self, weights: Floats) -> Iterator[Floats]:
+        """Rows of ``features @ weights``, a few at a time."""
+        rows = max(1, 4_000_000 // weights.shape[1])
+        return (self.features[i : i + rows] @ weights for i in range(0, len(self.features), rows))
+
     def most_visited(self, count: int) -> Any:
         """The states with the most weight, at most ``count``, in the order of their numbers."""
         return np.sort(np.argsort(-self.state_distribution, kind="stable")[:count])
@@ -189,7 +206,7 @@ def whiten(features: Floats, weights: Floats) -> Whitening:
     inverse = first @ _inverse_root(_weighted_gram(features, weights, first))
     eigenvalues = np.linalg.eigvalsh(gram)
     condition = float(eigenvalues[-1] / max(eigenvalues[0], np.finfo(float).tiny))
-    return Whitening(inverse, condition, inverse.T @ (features.T @ weights))
+    return Whitening(inverse, condition, inverse.T @ (features.T @ weights), float(values[-1] / values[0]))
 
 
 def _inverse_root(gram: Floats) -> Floats:
