@@ -31,6 +31,7 @@ import fuzz_evaluations
 import fuzz_folders
 import fuzz_kills
 import fuzz_pages
+import fuzz_stops
 
 Trial = Callable[[np.random.Generator, Any, Path], str | None]
 
@@ -52,6 +53,7 @@ KINDS = {
     "kills": Kind(fuzz_kills.prepare, fuzz_kills.trial, 200, 600, "runs killed or stopped, then resumed"),
     "pages": Kind(fuzz_pages.prepare, fuzz_pages.trial, 30, 300, "reports of hostile names"),
     "evaluations": Kind(lambda place: None, fuzz_evaluations.trial, 1_000, 120, "fixed points, discounts to 1 - 1e-9"),
+    "stops": Kind(fuzz_stops.prepare, fuzz_stops.trial, 300, 300, "any command, ended by Ctrl-C or SIGTERM"),
 }
 
 

@@ -19,6 +19,8 @@ from cramerl.supports import Support
 
 # Distance up to which the constant function counts as a combination of the features.
 _IN_SPAN = 1e-9
+# Difference up to which means count as equal, relative to the largest return of the support.
+_EQUAL = 1e-8
 
 
 @dataclass(frozen=True)
@@ -262,8 +264,12 @@ def _sentences(problem: Problem, found: Certificate) -> tuple[str, ...]:
             )
     elif problem.stationary:
         say.append("The bounds of Theorems 1 and 2 were not computed: too many states for a reference distribution.")
-    if found.lstd_gap >= 1e-8:
-        say.append(f"Mean returns differ from LSTD's by up to {found.lstd_gap:.3g}: {found.lstd_reason}.")
+    size = max(1.0, abs(problem.support.v_min), abs(problem.support.v_max))
+    if found.lstd_gap > _EQUAL * size:
+        why = found.lstd_reason
+        if why.startswith("nothing clips"):
+            why = f"{why}, and the rest is error"
+        say.append(f"Mean returns differ from LSTD's by up to {found.lstd_gap:.3g}: {why}.")
     else:
         why = "what could clip has no mass to speak of" if found.can_clip else found.lstd_reason
         say.append(f"Mean returns equal LSTD's: {why}.")

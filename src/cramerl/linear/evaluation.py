@@ -20,7 +20,7 @@ from cramerl.cramer import cramer_distance_sq
 from cramerl.linear.certificates import Certificate, certify_evaluation
 from cramerl.linear.problem import Normalisation, Problem, make_problem
 from cramerl.linear.processes import MarkovRewardProcess
-from cramerl.linear.solve import METHODS, MOST_ERROR, Method, Solution, solve
+from cramerl.linear.solve import METHODS, MOST_ERROR, Method, Solution, certain_part, rounding_error, solve
 from cramerl.linear.support_choice import suggest_support
 from cramerl.linear.systems import LinearSystem, process_system, state_space_system
 from cramerl.measures import cvar, nearest_distribution, quantile
@@ -188,7 +188,8 @@ def evaluate(
 
 def _warn_of_error(problem: Problem, found: Solution) -> None:
     """Say that masses may be wrong, and why."""
-    certain, rounding = 1.0 - problem.process.discount, problem.rounding()
+    certain = certain_part(problem.process.discount)
+    rounding = rounding_error(problem.process.discount, problem.worst_condition())
     if found.error <= MOST_ERROR and rounding <= MOST_ERROR:
         return
     why = "with weights that are not stationary the process may diverge"

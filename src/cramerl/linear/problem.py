@@ -128,11 +128,10 @@ class Problem(NamedTuple):
         """Largest mass that whitened weights (D, K) give to any atom in any state, however rare."""
         return max(float(np.abs(part).max()) for part in self._parts(self.whitening.inverse @ whitened))
 
-    def rounding(self) -> float:
-        """How far rounding of the system alone moves masses. Single states are safe if columns are orthogonal."""
+    def worst_condition(self) -> float:
+        """Condition number of single states; where columns are orthogonal, rare states are as good as others."""
         longest = max(float((part**2).sum(axis=1).max()) for part in self._parts(self.whitening.inverse))
-        factor = math.sqrt(min(longest, self.whitening.scaled_condition))
-        return factor * np.finfo(np.float64).eps / (1.0 - self.process.discount)
+        return min(longest, self.whitening.scaled_condition)
 
     def _parts(self, weights: Floats) -> Iterator[Floats]:
         """Rows of ``features @ weights``, a few at a time."""

@@ -258,8 +258,11 @@ def _lines(rows: list[dict[str, Any]]) -> str:
 
 
 def _append(folder: Path, name: str, text: str) -> None:
-    with open_inside(folder, name, "append") as out:
-        out.write(text.encode())
+    try:
+        with open_inside(folder, name, "append") as out:
+            out.write(text.encode())
+    except OSError as error:  # such as a full disk, of which the system does not say where
+        raise OSError(error.errno, error.strerror, str(folder / name)) from error
 
 
 def run_folders(runs: Any) -> list[Path]:
