@@ -310,7 +310,7 @@ class DistributionalLSTD:
             yield nearest_distribution(self.support_, rows[i : i + size] @ self.weights_ + self._offset)
 
     def _risk(self, measure: Callable[..., Any], X: ArrayLike, level: ArrayLike) -> Floats:
-        rows, levels = self._features(X), np.asarray(level, dtype=np.float64)
+        rows, levels = self._features(X), real_numbers("level", level)
         if levels.ndim > 1:
             raise ValueError(f"level must be a number or one-dimensional, got shape {levels.shape}")
         chosen = np.atleast_1d(levels)[None, :]

@@ -14,8 +14,8 @@ from scipy.linalg import cholesky, solve_triangular
 
 from cramerl._arrays import Floats, host_reals
 from cramerl._checks import require_choice, require_finite
-from cramerl.linear.processes import MarkovRewardProcess
-from cramerl.supports import Support
+from cramerl.linear.processes import MarkovRewardProcess, require_process
+from cramerl.supports import Support, require_support
 
 Normalisation = Literal["before", "after", "affine"]
 NORMALISATIONS = ("before", "after", "affine")
@@ -152,10 +152,8 @@ def make_problem(
 ) -> Problem:
     """Check the arguments of `evaluate` and whiten the features."""
     require_choice("normalisation", normalisation, NORMALISATIONS)
-    if not isinstance(process, MarkovRewardProcess):
-        raise ValueError(f"process must be a MarkovRewardProcess, got {type(process).__name__}")
-    if not isinstance(support, Support):
-        raise ValueError(f"support must be a Support, got {type(support).__name__}")
+    require_process(process)
+    require_support(support)
     given: Any = features
     num_states = process.num_states
     phi = host_reals("features", given.toarray() if sparse.issparse(given) else given)

@@ -198,10 +198,10 @@ def real_numbers(name: str, values: Any, *, finite: bool = True) -> Floats:
     """An array in float64; ValueError unless it holds real numbers (finite ones, if so asked)."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "biufO" or sparse.issparse(values):
+        if array.dtype.kind not in "biufO" or sparse.issparse(values) or isinstance(values, np.ma.MaskedArray):
             raise TypeError
         array = array.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise _not_real(name, values) from None
     if finite:
         require_finite(**{name: array})
