@@ -26,7 +26,7 @@ from_mdp, PAIR = MarkovRewardProcess.from_mdp, np.full((2, 1, 2), 0.5)
 
 CALLS = {
     "support of true_returns": (lambda: PROCESS.true_returns(3), "support must be a Support, got 3"),
-    "support of evaluate": (lambda: evaluate(PROCESS, tabular(3), "x"), "support must be a Support, got 'x'"),
+    "support of evaluate": (lambda: evaluate(PROCESS, tabular(3), "x"), "support must be a Support, got str"),
     "process": (lambda: suggest_support("x"), "process must be a MarkovRewardProcess, got str"),
     "process of evaluate": (lambda: evaluate("x", tabular(3)), "process must be a MarkovRewardProcess, got str"),
     "deviations: nan": (

@@ -99,7 +99,7 @@ def policy_table(policy: Any, num_states: int, num_actions: int) -> Floats:
     host_reals("policy", policy)
     given = np.asarray(policy)
     if not np.isfinite(given).all():
-        raise ValueError("policy must hold finite numbers, got some that are not")
+        raise ValueError("policy must hold finite real numbers, got some that are not")
     if given.shape == (num_states,) and given.dtype.kind in "iu":
         if given.min() < 0 or given.max() >= num_actions:
             raise ValueError(

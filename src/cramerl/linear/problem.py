@@ -15,7 +15,7 @@ from scipy.linalg import cholesky, solve_triangular
 from cramerl._arrays import Floats, host_reals
 from cramerl._checks import require_choice, require_finite
 from cramerl.linear.processes import MarkovRewardProcess, require_process
-from cramerl.supports import Support, require_support
+from cramerl.supports import Support
 
 Normalisation = Literal["before", "after", "affine"]
 NORMALISATIONS = ("before", "after", "affine")
@@ -153,7 +153,8 @@ def make_problem(
     """Check the arguments of `evaluate` and whiten the features."""
     require_choice("normalisation", normalisation, NORMALISATIONS)
     require_process(process)
-    require_support(support)
+    if not isinstance(support, Support):
+        raise ValueError(f"support must be a Support, got {type(support).__name__}")
     given: Any = features
     num_states = process.num_states
     phi = host_reals("features", given.toarray() if sparse.issparse(given) else given)

@@ -13,6 +13,7 @@ import numpy as np
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.checkpoint_writer import CheckpointWriter
+from cramerl.deep.envs.base import EnvFailed
 from cramerl.deep.episodes import Episodes
 from cramerl.deep.learner import finite_lanes
 from cramerl.deep.loop import Loop, require_finite_rows
@@ -238,7 +239,7 @@ class Trainer:
         """Add the last good checkpoint to errors that end training, such as a full disk, unless they name it."""
         try:
             yield
-        except (OSError, ValueError) as error:
+        except (OSError, EnvFailed) as error:
             if "the last good" not in str(error):
                 with suppress(OSError, ValueError):
                     error.add_note(f"({self._kept()})")

@@ -15,7 +15,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from cramerl.deep.envs.base import EnvSpec, Step, env_seeds, require_actions, require_count
+from cramerl.deep.envs.base import EnvFailed, EnvSpec, Step, env_seeds, require_actions, require_count
 
 _OWN_ARGUMENTS = {
     "id",
@@ -155,7 +155,7 @@ class GymnasiumEnvs:
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise ValueError(
+            raise EnvFailed(
                 f"env must be an environment that works, {self.spec.name} raised {what} in its {method} "
                 f"({Path(place.filename).name} line {place.lineno})"
             ) from error
