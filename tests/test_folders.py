@@ -78,7 +78,7 @@ ALLOWED = {
         "RunFolder.open(path)": "opens no file",
     },
     "runs/folder.py": {
-        "left.unlink()": "in a folder that holds only what a killed process left; unlink follows no link",
+        "left.unlink()": "a temporary name of our own, and unlink follows no link",
         "log.truncate(sizes.get(name, 0))": "opened by open_inside",
     },
     "runs/training.py": {"RunFolder.open(run_folders(run)[0])": "opens no file"},
@@ -215,6 +215,17 @@ def test_a_lock_keeps_what_its_file_holds(theirs):
     with RunFolder(theirs).locked():
         pass
     assert (theirs / ".lock").read_text() == "words"
+
+
+def test_what_a_killed_process_half_wrote_is_removed(theirs, tmp_path):
+    (tmp_path / "outside").write_text("mine")
+    for name in (".weights-123.json", ".config-7.json", ".mine-1.json", ".weights-x.json"):
+        (theirs / name).write_text("{")
+    (theirs / ".versions-5.json").symlink_to(tmp_path / "outside")
+    with RunFolder(theirs).locked():
+        pass
+    assert {path.name for path in theirs.glob(".*.json")} == {".mine-1.json", ".weights-x.json"}
+    assert (tmp_path / "outside").read_text() == "mine"
 
 
 def test_folders_that_are_no_checkpoints_of_ours_stay(theirs):

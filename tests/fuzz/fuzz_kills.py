@@ -6,7 +6,6 @@ that the process opens, renames or removes a file of the run, or in the middle o
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 from commands import FROM_A_TERMINAL
+
+from cramerl.deep.checkpoint import CheckpointStore
 
 SETTINGS = ["--preset", "smoke", "--hidden-units", "8", "--num-atoms", "11", "--steps", "1600", "--log-steps", "200"]
 SETTINGS += ["--iteration-steps", "400", "--min-replay-steps", "200", "--eval-episodes", "1"]
@@ -137,8 +138,11 @@ def _next(env: str, folder: Path) -> list[object]:
 
 
 def _written(folder: Path) -> dict[str, bytes]:
-    """The bytes that must be those of every other such run: logs, weights, and the state of the last checkpoint."""
-    newest = max((path for path in (folder / "checkpoints").iterdir() if path.name.isdecimal()), key=lambda p: p.name)
-    sums = json.loads((newest / "manifest.json").read_text())["files"]
-    files = {f"{newest.name}/{name}": json.dumps(record).encode() for name, record in sums.items()}
-    return files | {name: (folder / name).read_bytes() for name in COMPARED}
+    """The bytes that must be those of every other such run: logs, weights, the last checkpoint's state and replay."""
+    store = CheckpointStore(folder / "checkpoints")
+    saved = store.latest()
+    assert saved is not None
+    found = {"state": b"".join(name.encode() + array.tobytes() for name, array in sorted(saved.arrays.items()))}
+    rows = [rows for _, rows in store.rows(saved)]  # a stop may have divided them into other files
+    found |= {f"replay's {name}": b"".join(part[name].tobytes() for part in rows) for name in rows[0]}
+    return found | {name: (folder / name).read_bytes() for name in COMPARED}

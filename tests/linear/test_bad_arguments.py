@@ -53,7 +53,10 @@ CALLS = {
     "level: huge": (lambda: fitted().predict_quantile(X, HUGE), "level must be an array of real numbers"),
     "level: complex": (lambda: fitted().predict_cvar(X, 1j), "level must be an array of real numbers"),
     "rewards: huge": (lambda: fitted([1, HUGE]), "rewards must be an array of real numbers"),
-    "rewards: masked": (lambda: fitted(np.ma.masked_array([1.0, 2], [1, 0])), "rewards must be an array of real numb"),
+    "rewards: masked": (
+        lambda: fitted(np.ma.masked_array([1.0, 2], [True, False])),
+        "rewards must be an array of real numb",
+    ),
     "estimator": (lambda: fit_logs("x", []), "estimator must be a DistributionalLSTD, got str"),
     "chunks": (lambda: fit_logs(DistributionalLSTD(S), ["abc"]), r"chunks must be tuples \(X, rewards, .* got str"),
     "no chunks": (lambda: fit_logs(DistributionalLSTD(S), 3), "chunks must be an iterable of chunks, got int"),
