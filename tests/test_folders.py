@@ -33,7 +33,7 @@ OPENERS = {
 REMOVERS = {"unlink", "rmtree", "rmdir", "removedirs"}
 WRITERS = {"write_json", "write_text", "write_whole", "write_durably", "make_durable_folder"}
 FILES_OF_RUNS = ("cli", "deep", "evaluations", "evidence", "reports", "runs", "sweep", "watching")
-FILES_OF_RUNS += ("demo.py", "linear/evaluation_file.py")
+FILES_OF_RUNS += ("demo.py", "linear/evaluation_file.py", "linear/logs/saved_evaluation.py")
 
 # Every other place that opens, writes or removes a file, and why it may: the expression as it stands there.
 ALLOWED = {
@@ -58,8 +58,20 @@ ALLOWED = {
         "shutil.rmtree(aside, ignore_errors=True)": "rmtree removes no link",
         "shutil.rmtree(path)": "after _is_checkpoint",
     },
+    "evaluations/log_files.py": {
+        "write_json(folder / EVALUATION_FILE, without_nan(content))": "the user named it",
+        "model.read_bytes()": "written just now",
+    },
+    "evaluations/page.py": {"write_text(Path(folder) / PAGE, page)": "the user named it"},
+    "evaluations/predictions.py": {
+        "write_whole(path, lambda temporary: _write(temporary, tables()))": "the user named it"
+    },
     "evidence/published.py": {
         "files('cramerl.evidence').joinpath('published.json').read_text(encoding='utf-8')": "the package's own"
+    },
+    "linear/logs/saved_evaluation.py": {
+        "write_whole(path, lambda temporary: np.savez(temporary, allow_pickle=False, about=text, **arrays))": "the user "
+        "named it"
     },
     "reports/build.py": {
         "shutil.rmtree(build, ignore_errors=True)": "a folder that was made for it",

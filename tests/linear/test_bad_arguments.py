@@ -54,8 +54,12 @@ CALLS = {
     "level: complex": (lambda: fitted().predict_cvar(X, 1j), "level must be an array of real numbers"),
     "rewards: huge": (lambda: fitted([1, HUGE]), "rewards must be an array of real numbers"),
     "rewards: masked": (
-        lambda: fitted(np.ma.masked_array([1.0, 2], [True, False])),
+        lambda: fitted(np.ma.masked_equal([1.0, 2.0], 1.0)),
         "rewards must be an array of real numb",
+    ),
+    "weights: tiny": (
+        lambda: DistributionalLSTD(S, 0.9).fit(X, [1, 2], X, sample_weight=[1e-320, 1e-320]),
+        "sample_weight must have weights of 1e-290 or more",
     ),
     "estimator": (lambda: fit_logs("x", []), "estimator must be a DistributionalLSTD, got str"),
     "chunks": (lambda: fit_logs(DistributionalLSTD(S), ["abc"]), r"chunks must be tuples \(X, rewards, .* got str"),

@@ -16,6 +16,8 @@ from cramerl.linear.moments import scaled_rows
 
 # Numbers in a work array of rows: a hundred megabytes, whatever the number of transitions.
 _CHUNK_NUMBERS = 12_500_000
+# Below this no digits are left of a weight, and one over it overflows.
+_LEAST_WEIGHT = 1e-290
 
 
 class Sums(Protocol):
@@ -168,6 +170,8 @@ def make_rows(
     mass = None if weights is None else _one_each("sample_weight", weights, n)
     if mass is not None and ((mass < 0).any() or not mass.any()):
         raise ValueError(f"sample_weight must be >= 0 and not all zero, got a smallest weight of {mass.min()}")
+    if mass is not None and mass.max() < _LEAST_WEIGHT:
+        raise ValueError(f"sample_weight must have weights of {_LEAST_WEIGHT:g} or more, got at most {mass.max()}")
     return Rows(features, paid, following, over, shares, mass)
 
 
