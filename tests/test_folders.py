@@ -70,7 +70,7 @@ ALLOWED = {
         "files('cramerl.evidence').joinpath('published.json').read_text(encoding='utf-8')": "the package's own"
     },
     "linear/logs/saved_evaluation.py": {
-        "write_whole(path, lambda temporary: np.savez(temporary, allow_pickle=False, about=text, **arrays))": "user-named"
+        "write_whole(path, lambda temporary: np.savez(temporary, allow_pickle=False, about=text, **arrays))": "as above"
     },
     "reports/build.py": {
         "shutil.rmtree(build, ignore_errors=True)": "a folder that was made for it",
