@@ -31,7 +31,7 @@ test-all: $(READY)  ## run every test, the slow ones and those for an accelerato
 test-ci: $(READY)  ## run every test that needs no accelerator, the slow ones too
 	$(PYTEST) -m 'not gpu'
 
-fuzz: $(READY) browser  ## minutes to hours of bad input, tampered folders and kills; FUZZ="--seed 1 --kills 10" for other sizes
+fuzz: $(READY) browser  ## minutes to hours of bad input, tampered folders and kills; FUZZ="--jobs 2 --kills 10" for a part
 	$(BIN)/python tests/fuzz/fuzz.py $(FUZZ)
 
 wheel: $(READY)  ## build the wheel and try it in an empty environment, with each extra

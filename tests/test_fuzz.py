@@ -6,11 +6,12 @@ import fuzz
 import pytest
 
 import cramerl.cramer
+import cramerl.linear.evaluation
 
 pytestmark = pytest.mark.filterwarnings("default")  # as for a user
 
-SHORT = {"commands": 40, "calls": 400, "pages": 1, "folders": 5}
-LONG = {"calls": 3000, "folders": 100, "kills": 2}
+SHORT = {"commands": 40, "calls": 400, "pages": 1, "folders": 5, "evaluations": 25}
+LONG = {"calls": 3000, "folders": 100, "kills": 4, "stops": 8, "evaluations": 200}
 
 
 def none(**numbers: int) -> list[str]:
@@ -27,6 +28,23 @@ def test_no_trial_is_bad(kind, trials, capsys):
     said = capsys.readouterr().out
     assert status == 0, said
     assert said.splitlines()[-1].replace(",", "").split()[:4] == [kind, str(trials), str(trials), "0"]
+
+
+def test_trials_in_several_processes_are_the_same(capsys):
+    assert fuzz.main([*none(calls=60), "--jobs", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[:4] == ["calls", "60", "60", "0"]
+
+
+def test_a_wrong_fixed_point_is_found(capsys, monkeypatch):
+    """A guard is taken out: the estimate of a solution's error, and the answer is one that has not converged."""
+    solve = cramerl.linear.evaluation.solve
+
+    def careless(system, method, *rest):
+        return solve(system, method, *rest)._replace(weights=1.001 * system.constant, error=0.0, residual=0.0)
+
+    monkeypatch.setattr(cramerl.linear.evaluation, "solve", careless)
+    assert fuzz.main(none(evaluations=10)) == 1
+    assert "masses are wrong by" in capsys.readouterr().out
 
 
 def test_a_bad_trial_is_reported_and_can_be_repeated(capsys, monkeypatch):

@@ -7,6 +7,7 @@ or on an accelerator a bad value passes through and shows in the result; it is n
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -125,11 +126,30 @@ def require_scale(name: str, value: Any, *, zero_allowed: bool = False) -> Any:
     return number if isinstance(value, (int, float, np.generic, np.ndarray)) else value
 
 
-def require_count(name: str, value: Any, least: int = 1) -> int:
-    """The value as an int, if it is an integer >= ``least``; truth values are not integers here."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+def require_number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
+    """The value as a float, if it is a finite real number in [low, high]; truth values are no numbers here."""
+    number = math.nan
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        with suppress(OverflowError):  # of an integer
+            number = float(value)
+    if not math.isfinite(number) or not low <= number <= high:
+        within = f" in [{low:g}, {high:g}]" if math.isfinite(high) else f" >= {low:g}" if math.isfinite(low) else ""
+        raise ValueError(f"{name} must be a finite number{within}, got {value!r}")
+    return number
+
+
+def require_count(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> int:
+    """The value as an int, if it is an integer from ``least`` to ``most``; truth values are not integers here."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not least <= value <= most:
+        end = f" and <= {most}" if whole and value > most else ""
+        raise ValueError(f"{name} must be an integer >= {least}{end}, got {value!r}")
     return int(value)
+
+
+def require_seed(seed: Any) -> int:
+    """The seed of a random generator, if it is an integer >= 0."""
+    return require_count("seed", seed, least=0, most=2**63 - 1)
 
 
 def require_discount(discount: Any) -> float:

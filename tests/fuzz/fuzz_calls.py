@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 from lenient import lenient
 
 import cramerl
-from cramerl import Support
+from cramerl import Support, linear
+from cramerl.linear import DistributionalLSTD, MarkovRewardProcess, examples
 
 S = Support([-1.0, 0.0, 2.0])
 EVEN = Support.uniform(-1, 1, 3)
@@ -48,7 +50,66 @@ CALLS: dict[str, dict[str, Any]] = {
     "td_squared": {"target": MASSES, "prediction": LOGITS},
     "td_huber": {"target": MASSES, "prediction": LOGITS, "threshold": 1.0},
     "Support": {"atoms": [0.0, 1.0, 3.0]},
-    "Support.uniform": {"v_min": -1.0, "v_max": 1.0, "num_atoms": 5},
+}
+PROCESS, PLACES = examples.ring(3), [0.0, 1.0, 3.0]
+X, ENDS = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [False, True, False]
+LOG = {"X": X, "rewards": PLACES, "X_next": X, "terminated": ENDS}
+FITTED = DistributionalLSTD(S, 0.9).fit(*LOG.values())
+# The same of the linear half, which takes arrays of NumPy alone.
+LINEAR: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "Support.uniform": (Support.uniform, {"v_min": -1.0, "v_max": 1.0, "num_atoms": 5}),
+    "MarkovRewardProcess": (
+        MarkovRewardProcess,
+        {"transition": [[0.5, 0.5], [0.0, 1.0]], "rewards": [1.0, 0.0], "discount": 0.5},
+    ),
+    "from_outcomes": (MarkovRewardProcess.from_outcomes, {"outcomes": [(1.0, [[1.0]])], "discount": 0.5}),
+    "from_mdp": (
+        MarkovRewardProcess.from_mdp,
+        {"transitions": [[[1.0], [1.0]]], "rewards": [1.0], "policy": "uniform", "discount": 0.5},
+    ),
+    "from_gymnasium": (
+        MarkovRewardProcess.from_gymnasium,
+        {"env_id": "FrozenLake-v1", "policy": "uniform", "discount": 0.5, "map_name": "4x4"},
+    ),
+    "true_returns": (PROCESS.true_returns, {"support": S}),
+    "sample": (PROCESS.sample, {"num_steps": 5, "seed": 0}),
+    "suggest_support": (linear.suggest_support, {"process": PROCESS, "num_atoms": 5, "deviations": 3.0}),
+    "evaluate": (
+        linear.evaluate,
+        {"process": PROCESS, "features": np.eye(3), "support": S, "normalisation": "before", "tol": 1e-9}
+        | {"state_distribution": [0.25, 0.5, 0.25], "method": "direct"},
+    ),
+    "queue": (examples.queue, {"capacity": 3, "arrival": 0.3, "service": 0.5, "discount": 0.9}),
+    "gridworld": (examples.gridworld, {"width": 2, "height": 2, "discount": 0.9, "slip": 0.1}),
+    "ring": (examples.ring, {"num_states": 3, "discount": 0.9, "stay": 0.1}),
+    "random_walk": (examples.random_walk, {"num_states": 3, "discount": 0.9}),
+    "tabular": (linear.tabular, {"num_states": 3}),
+    "polynomial": (linear.polynomial, {"coordinates": PLACES, "degree": 2}),
+    "fourier": (linear.fourier, {"coordinates": PLACES, "order": 2}),
+    "rbf": (linear.rbf, {"coordinates": PLACES, "centres": 2, "width": 1.0}),
+    "random_features": (linear.random_features, {"num_states": 3, "num_features": 2, "seed": 0}),
+    "with_bias": (linear.with_bias, {"features": X}),
+    "fit": (DistributionalLSTD(S, 0.9).fit, LOG | {"sample_weight": [1.0, 2.0, 1.0]}),
+    "partial_fit": (lambda **log: DistributionalLSTD(S, 0.9).partial_fit(**log), LOG | {"discounts": [0.5, 0.2, 0.9]}),
+    "fit_logs": (linear.fit_logs, {"estimator": DistributionalLSTD(S), "chunks": [tuple(LOG.values())]}),
+    "DistributionalLSTD": (
+        lambda **settings: DistributionalLSTD(**settings).fit(*LOG.values()),
+        {"support": S, "discount": 0.9, "num_atoms": 5, "normalisation": "before", "regularisation": 0.1}
+        | {"method": "auto", "tol": 1e-9, "next_distribution": "signed"},
+    ),
+    "LinearTD": (
+        lambda **settings: linear.LinearTD(**settings).update([[0.1, 0.2]], [1.0], [[0.2, 0.1]]),
+        {"support": S, "num_features": 2, "discount": 0.9, "normalisation": "before", "mass_penalty": 1.0}
+        | {"step_size": 0.1, "averaging": 0.5, "initial_weights": np.zeros((2, 3))},
+    ),
+    "update": (
+        lambda **batch: linear.LinearTD(S, 2, 0.9).update(**batch),
+        {"features": [[0.1, 0.2]], "rewards": [1.0], "next_features": [[0.2, 0.1]]},
+    ),
+    "predict": (FITTED.predict, {"X": X}),
+    "predict_quantile": (FITTED.predict_quantile, {"X": X, "level": [0.1, 0.5]}),
+    "predict_cvar": (FITTED.predict_cvar, {"X": X, "level": 0.5}),
+    "score": (FITTED.score, {"X": X, "returns": PLACES}),
 }
 
 
@@ -99,23 +160,29 @@ HOSTILE: list[Callable[[], Any]] = [
 
 def trial(rng: np.random.Generator, _: Any, place: Path) -> str | None:
     """One function, one library, one argument in whose place something else stands."""
-    name = list(CALLS)[rng.integers(len(CALLS))]
-    arguments, library = dict(CALLS[name]), LIBRARIES[rng.integers(len(LIBRARIES))]
+    library = LIBRARIES[rng.integers(len(LIBRARIES))]
+    number = int(rng.integers(len(CALLS) + len(LINEAR)))
+    if number < len(CALLS):
+        name = list(CALLS)[number]
+        function, arguments = getattr(cramerl, name), dict(CALLS[name])
+    else:
+        name, library = list(LINEAR)[number - len(CALLS)], np.asarray
+        function, arguments = LINEAR[name][0], dict(LINEAR[name][1])
     for key, value in arguments.items():
-        if isinstance(value, list) and rng.random() < 0.7:
-            values = np.asarray(value, np.float32 if rng.random() < 0.5 else np.float64)
-            arguments[key] = library(values)
+        if isinstance(value, list) and isinstance(value[0], float) and rng.random() < 0.7:
+            arguments[key] = library(np.asarray(value, np.float32 if rng.random() < 0.5 else np.float64))
     bad = list(arguments)[rng.integers(len(arguments))]
     arguments[bad] = HOSTILE[rng.integers(len(HOSTILE))]()
-    function = cramerl.Support.uniform if name == "Support.uniform" else getattr(cramerl, name)
+    what = f"{name}({bad}={arguments[bad]!r})"
     try:
-        with lenient(), np.errstate(all="ignore"):
+        with lenient(), np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             function(**arguments)
     except (ValueError, TypeError) as error:
         named = any(word in str(error) for word in arguments)
-        return None if named else f"{name}({bad}={arguments[bad]!r}): {type(error).__name__}: {error}"
+        return None if named else f"{what}: {type(error).__name__}: {error}"
     except RuntimeError as error:
-        return None if str(error) == "mine" else f"{name}({bad}={arguments[bad]!r}): {error}"
+        return None if str(error) == "mine" else f"{what}: {error}"
     except Exception as error:
-        return f"{name}({bad}={arguments[bad]!r}): {type(error).__name__}: {error}"
+        return f"{what}: {type(error).__name__}: {error}"
     return None

@@ -268,6 +268,32 @@ def test_discounts_close_to_one_are_right_or_warned_of(discount):
     assert error < 1e-4 or caught
 
 
+def test_states_that_are_never_seen_are_right_or_warned_of():
+    """The last states of this queue have weights of 1e-36 and less, of which no weighted norm knows anything."""
+    process, support = examples.queue(30, arrival=0.1, service=0.9, discount=0.95), Support.uniform(-13, 1, 14)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right = evaluate(process, tabular(31), support, method="direct")
+    np.testing.assert_allclose(right.masses, process.true_returns(support), atol=1e-9)
+    with pytest.warns(
+        UserWarning, match=r"masses may be wrong by .*: rounding hides states of little weight"
+    ) as caught:
+        wrong = evaluate(process, tabular(31), support, method="krylov", normalisation="affine")
+    assert len(caught) == 1
+    assert wrong.residual < 1e-14
+    assert np.abs(wrong.masses - right.masses).max() > 1e-6
+
+
+def test_a_discount_that_leaves_too_few_digits_is_said():
+    process = examples.gridworld(4, 4, 1 - 1e-9)
+    features, support = random_features(16, 8, 0), Support.uniform(-1e6, 1.001e9, 21)
+    with pytest.warns(UserWarning, match=r"1 - discount = 1e-09 leaves too few digits with features of this condition"):
+        evaluate(process, features, support)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "Mean returns equal LSTD's" in evaluate(process, tabular(16), support).summary()
+
+
 def test_weights_that_are_not_stationary_are_taken_with_a_warning():
     process, features, support = CASES["plain"]
     with pytest.warns(UserWarning, match="not stationary .* no longer guaranteed"):

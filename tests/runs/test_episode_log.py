@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import re
+import resource
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from cramerl.runs.config import TrainConfig
 from cramerl.runs.group import RunGroup
 from cramerl.runs.log_lines import warning_of_cuts
 from cramerl.runs.presets import preset
-from cramerl.runs.trainer import Run
+from cramerl.runs.trainer import Run, Status
 
 STEPS, ITERATION, LOG, ENVS = 640, 160, 40, 2
 TINY = {"steps": STEPS, "iteration_steps": ITERATION, "log_steps": LOG, "num_envs": ENVS, "batch_size": 4}
@@ -208,6 +210,55 @@ def test_what_an_environment_gives_is_blamed_and_not_the_settings(what, number, 
             train(config("Bad-v0"), tmp_path / "run")
     finally:
         gymnasium.registry.pop("Bad-v0")
+
+
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_an_exception_in_an_environment_is_a_sentence_that_names_the_last_checkpoint(method, tmp_path):
+    class Failing(Broken):
+        resets = 0
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            self.resets += 1
+            if method == "reset" and self.resets > 25:
+                raise KeyError("its own")
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            self.count += 1
+            if method == "step" and self.count > 150:
+                raise KeyError("its own")
+            return np.zeros(2, np.float32), 1.0, self.count % 5 == 0, False, {}
+
+    gymnasium.register("Failing-v0", Failing)
+    sentence = r"^env must be .*, Failing-v0 raised KeyError: 'its own' in its (reset|step) \(test_episode_log.py line"
+    try:
+        with pytest.raises(ValueError, match=sentence) as caught:
+            train(config("Failing-v0"), tmp_path / "run")
+    finally:
+        gymnasium.registry.pop("Failing-v0")
+    (note,) = caught.value.__notes__
+    assert re.fullmatch(rf"\(the last good checkpoint is at step \d+ in {re.escape(str(tmp_path / 'run'))}\)", note)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_full_disk_while_a_log_grows_is_told_with_the_file_and_the_last_checkpoint(tmp_path):
+    run, before = tmp_path / "run", resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def report(status: Status) -> None:
+        if status.step == ITERATION + LOG:
+            while not (run / "checkpoints/000001").exists():  # it is written while training continues
+                time.sleep(0.01)
+            size = max((run / name).stat().st_size for name in ("metrics.jsonl", "episodes.jsonl"))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, before[1]))
+
+    try:
+        with lenient(), pytest.raises(OSError, match=r"File too large: '.*/run/(metrics|episodes).jsonl'") as caught:
+            cramerl.train(config(), run, on_progress=report)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.__notes__ == [f"(the last good checkpoint is at step {ITERATION} in {run})"]
+    with lenient():
+        assert cramerl.resume(run).finished
 
 
 def test_an_environment_that_is_compiled_is_blamed_too(tmp_path):

@@ -103,6 +103,7 @@ def wait_until(condition) -> None:
 
 
 def test_a_silent_client_is_dropped(server, monkeypatch):
+    assert 0 < (serve._Handler.timeout or 0) <= 10
     monkeypatch.setattr(serve._Handler, "timeout", 0.2)
     with socket.create_connection(server.server_address, timeout=20) as client:
         client.sendall(b"GET / HT")

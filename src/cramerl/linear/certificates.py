@@ -12,6 +12,7 @@ from cramerl._arrays import Floats
 from cramerl.cramer import cramer_distance_sq
 from cramerl.linear.problem import Problem
 from cramerl.linear.reference import reference_distribution
+from cramerl.linear.solve import MOST_ERROR
 from cramerl.linear.systems import LinearSystem
 from cramerl.measures import clipped_mass, with_unit_mass
 from cramerl.projections import backup, project
@@ -19,6 +20,8 @@ from cramerl.supports import Support
 
 # Distance up to which the constant function counts as a combination of the features.
 _IN_SPAN = 1e-9
+# Difference up to which means count as equal, relative to the largest return of the support, where theory is silent.
+_EQUAL = 1e-8
 
 
 @dataclass(frozen=True)
@@ -262,8 +265,11 @@ def _sentences(problem: Problem, found: Certificate) -> tuple[str, ...]:
             )
     elif problem.stationary:
         say.append("The bounds of Theorems 1 and 2 were not computed: too many states for a reference distribution.")
-    if found.lstd_gap >= 1e-8:
-        say.append(f"Mean returns differ from LSTD's by up to {found.lstd_gap:.3g}: {found.lstd_reason}.")
+    size = max(1.0, abs(problem.support.v_min), abs(problem.support.v_max))
+    promised = found.lstd_reason.startswith("nothing clips")
+    if found.lstd_gap > (MOST_ERROR if promised else _EQUAL) * size:
+        error = ", and the difference is error" * promised
+        say.append(f"Mean returns differ from LSTD's by up to {found.lstd_gap:.3g}: {found.lstd_reason}{error}.")
     else:
         why = "what could clip has no mass to speak of" if found.can_clip else found.lstd_reason
         say.append(f"Mean returns equal LSTD's: {why}.")

@@ -20,7 +20,7 @@ from cramerl.cramer import cramer_distance_sq
 from cramerl.linear.certificates import Certificate, certify_evaluation
 from cramerl.linear.problem import Normalisation, Problem, make_problem
 from cramerl.linear.processes import MarkovRewardProcess
-from cramerl.linear.solve import METHODS, MOST_ERROR, Method, solve
+from cramerl.linear.solve import METHODS, MOST_ERROR, Method, Solution, certain_part, rounding_error, solve
 from cramerl.linear.support_choice import suggest_support
 from cramerl.linear.systems import LinearSystem, process_system, state_space_system
 from cramerl.measures import cvar, nearest_distribution, quantile
@@ -178,18 +178,30 @@ def evaluate(
     support = suggest_support(process) if support is None else support
     problem = make_problem(process, features, support, normalisation, state_distribution)
     system = process_system(problem)
-    found = solve(system, method, tol, process.discount)
-    if not found.error <= MOST_ERROR:
-        why = f"a discount of {process.discount:g} is too close to one for this method; method='direct' may reach it"
-        if not problem.stationary:
-            why = "with weights that are not stationary the process may diverge"
-        warnings.warn(
-            f"the masses may be wrong by {found.error:.1e} (residual {found.residual:.1e}): {why}", stacklevel=2
-        )
+    found = solve(system, method, tol, process.discount, problem.largest_mass)
+    _warn_of_error(problem, found)
     weights = problem.whitening.inverse @ found.weights
     evaluation = Evaluation(problem, weights, found.residual, found.iterations, found.method)
     vars(evaluation)["system"] = system  # for the certificate, which would build it again
     return evaluation
+
+
+def _warn_of_error(problem: Problem, found: Solution) -> None:
+    """Say that masses may be wrong, and why."""
+    certain = certain_part(problem.process.discount)
+    rounding = rounding_error(problem.process.discount, problem.worst_condition())
+    if found.error <= MOST_ERROR and rounding <= MOST_ERROR:
+        return
+    why = "with weights that are not stationary the process may diverge"
+    if problem.stationary and found.residual / certain > MOST_ERROR:
+        why = f"1 - discount = {certain:.3g} is too little for this method; method='direct' may reach it"
+    elif problem.stationary and found.error > MOST_ERROR:
+        least = problem.state_distribution[problem.state_distribution > 0].min()
+        why = f"rounding hides states of little weight (the least is {least:.1e}); method='direct' may find them"
+    elif problem.stationary:
+        why = f"1 - discount = {certain:.3g} leaves too few digits with features of this condition"
+    wrong = f"{max(found.error, rounding):.1e} (residual {found.residual:.1e})"
+    warnings.warn(f"the masses may be wrong by {wrong}: {why}", stacklevel=3)
 
 
 class Iterate(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 
 from cramerl._arrays import Floats
 from cramerl._files import write_json
+from cramerl._folders import inside
 from cramerl.linear.evaluation import Evaluation
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.sources.layout import Layout
@@ -52,7 +53,7 @@ def write_process_record(evaluation: Evaluation, folder: Path) -> Path:
         "certificate": evaluation.certificate.to_dict(),
         "distributions": distributions_content(states, evaluation.values[states], visited, masses),
     }
-    return write_json(folder / EVALUATION_FILE, without_nan(content))
+    return write_json(inside(folder, EVALUATION_FILE), without_nan(content))
 
 
 def write_log_record(model: DistributionalLSTD, layout: Layout, first_states: Floats, folder: Path) -> Path:
@@ -77,7 +78,7 @@ def write_log_record(model: DistributionalLSTD, layout: Layout, first_states: Fl
         "weights": model.weights_.tolist(),
         "distributions": distributions_content(np.arange(n), means, np.full(n, 1 / n), masses),
     }
-    return write_json(folder / EVALUATION_FILE, without_nan(content))
+    return write_json(inside(folder, EVALUATION_FILE), without_nan(content))
 
 
 def parse_record(values: dict[str, Any]) -> EvaluationRecord:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from cramerl._arrays import Floats
+from cramerl._checks import require_count, require_number
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.supports import Support
 
@@ -22,7 +23,7 @@ class Counterexample(NamedTuple):
 
 def random_walk(num_states: int = 19, discount: float = 0.95) -> MarkovRewardProcess:
     """A walk on a line, left or right; leaving it on the right pays 1, on the left -1, and restarts in the middle."""
-    states = np.arange(num_states)
+    states = np.arange(require_count("num_states", num_states))
     middle = num_states // 2
     left = np.where(states > 0, states - 1, middle)
     right = np.where(states < num_states - 1, states + 1, middle)
@@ -35,6 +36,7 @@ def random_walk(num_states: int = 19, discount: float = 0.95) -> MarkovRewardPro
 
 def ring(num_states: int = 12, discount: float = 0.9, stay: float = 0.0) -> MarkovRewardProcess:
     """A cycle that is followed in one direction; each round pays 1. Periodic unless ``stay`` is positive."""
+    num_states, stay = require_count("num_states", num_states), require_number("stay", stay, 0.0, 1.0)
     forward = sparse.csr_array(
         (np.ones(num_states), (np.arange(num_states), (np.arange(num_states) + 1) % num_states)),
         shape=(num_states, num_states),
@@ -47,7 +49,8 @@ def ring(num_states: int = 12, discount: float = 0.9, stay: float = 0.0) -> Mark
 
 def gridworld(width: int = 8, height: int = 8, discount: float = 0.95, slip: float = 0.1) -> MarkovRewardProcess:
     """A walk towards a corner that pays 1 and leads back to the start; steps sometimes slip in a random direction."""
-    size = width * height
+    width, height = require_count("width", width), require_count("height", height)
+    size, slip = width * height, require_number("slip", slip, 0.0, 1.0)
     x, y = np.divmod(np.arange(size), height)
     moves = [(1, 0), (0, 1), (-1, 0), (0, -1)]
     chance = [(1 - slip) / 2 + slip / 4, (1 - slip) / 2 + slip / 4, slip / 4, slip / 4]
@@ -67,7 +70,8 @@ def queue(
     capacity: int = 20, arrival: float = 0.45, service: float = 0.5, discount: float = 0.95
 ) -> MarkovRewardProcess:
     """Customers in a queue with one server; each costs 1 / capacity per step."""
-    n = np.arange(capacity + 1)
+    n = np.arange(require_count("capacity", capacity) + 1)
+    arrival, service = (require_number(*given, 0.0, 1.0) for given in (("arrival", arrival), ("service", service)))
     up = np.where(n < capacity, arrival * (1 - np.where(n > 0, service, 0.0)), 0.0)
     down = np.where(n > 0, service * (1 - arrival), 0.0)
     make: Any = sparse.diags_array

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cramerl._arrays import Floats, host_reals
-from cramerl._checks import require_count
+from cramerl._checks import require_count, require_scale, require_seed
 
 
 def tabular(num_states: int) -> Floats:
@@ -79,7 +79,7 @@ def rbf(coordinates: ArrayLike, centres: int | ArrayLike, width: float | None = 
         width: standard deviation, in the units of the coordinates; by default the spacing of the grid.
     """
     points = _points("coordinates", coordinates)
-    if np.ndim(centres) == 0:
+    if isinstance(centres, int | np.integer):
         number = require_count("centres", centres, least=2)
         axes = [np.linspace(low, high, number) for low, high in zip(points.min(0), points.max(0), strict=True)]
         middle = np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=-1)
@@ -87,18 +87,18 @@ def rbf(coordinates: ArrayLike, centres: int | ArrayLike, width: float | None = 
         width = spacing if width is None else width
     else:
         middle = _points("centres", centres)
-    if width is None or not np.isfinite(width) or width <= 0:
-        raise ValueError(f"width must be a finite number > 0, got {width!r}")
+    width = float(require_scale("width", width))
     if middle.shape[1] != points.shape[1]:
         raise ValueError(f"centres must have {points.shape[1]} coordinates, got {middle.shape[1]}")
-    distance_sq = ((points[:, None, :] - middle[None, :, :]) ** 2).sum(axis=-1)
-    return np.exp(-distance_sq / (2 * width**2))
+    with np.errstate(over="ignore"):  # a bump that is narrow enough is zero elsewhere
+        distance_sq = (((points[:, None, :] - middle[None, :, :]) / width) ** 2).sum(axis=-1)
+    return np.exp(-distance_sq / 2)
 
 
 def random_features(num_states: int, num_features: int, seed: int) -> Floats:
     """Independent standard normal features."""
     shape = (require_count("num_states", num_states), require_count("num_features", num_features))
-    return np.random.default_rng(seed).normal(size=shape)
+    return np.random.default_rng(require_seed(seed)).normal(size=shape)
 
 
 def with_bias(features: ArrayLike) -> Floats:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from cramerl._arrays import Floats, host_reals
+from cramerl._checks import require_number
+from cramerl._extras import load_library
 from cramerl.linear.operators import Sparse
 
 _ROW_SUM_TOLERANCE = 1e-8
@@ -67,7 +69,8 @@ def state_rewards(rewards: Any, num_states: int) -> tuple[NDArray[np.intp], Floa
             raise ValueError(f"rewards of state {state} must be (value, probability) pairs, got {pairs!r}") from None
         if not (distribution[:, 1] >= 0).all() or not abs(distribution[:, 1].sum() - 1) <= _ROW_SUM_TOLERANCE:
             given = distribution[:, 1].tolist()
-            raise ValueError(f"reward probabilities of state {state} must be >= 0 and sum to 1, got {given}")
+            named = f"rewards must be distributions: reward probabilities of state {state}"
+            raise ValueError(f"{named} must be >= 0 and sum to 1, got {given}")
         distribution = distribution[distribution[:, 1] > 0]
         states += [state] * len(distribution)
         values.append(distribution[:, 0])
@@ -79,7 +82,7 @@ def action_matrices(transitions: Any) -> list[Sparse]:
     """One transition matrix for each action, from an (S, A, S) or (A, S, S) array or a list of sparse matrices."""
     if isinstance(transitions, list | tuple) and any(sparse.issparse(m) for m in transitions):
         return [stochastic_matrix(f"transitions[{a}]", matrix) for a, matrix in enumerate(transitions)]
-    table = np.asarray(transitions, dtype=np.float64)
+    table = host_reals("transitions", transitions)
     if table.ndim == 3 and table.shape[0] == table.shape[2]:
         table = table.transpose(1, 0, 2)
     elif table.ndim != 3 or table.shape[1] != table.shape[2]:
@@ -93,9 +96,10 @@ def policy_table(policy: Any, num_states: int, num_actions: int) -> Floats:
         if policy != "uniform":
             raise ValueError(f"policy must be an array or 'uniform', got {policy!r}")
         return np.full((num_states, num_actions), 1.0 / num_actions)
+    host_reals("policy", policy)
     given = np.asarray(policy)
-    if given.dtype.kind not in "iuf" or not np.isfinite(given).all():
-        raise ValueError(f"policy must hold finite real numbers, got dtype {given.dtype}")
+    if not np.isfinite(given).all():
+        raise ValueError("policy must hold finite real numbers, got some that are not")
     if given.shape == (num_states,) and given.dtype.kind in "iu":
         if given.min() < 0 or given.max() >= num_actions:
             raise ValueError(
@@ -109,6 +113,27 @@ def policy_table(policy: Any, num_states: int, num_actions: int) -> Floats:
     if (distribution < 0).any() or np.abs(distribution.sum(axis=1) - 1).max() > _ROW_SUM_TOLERANCE:
         raise ValueError("policy must hold probabilities: >= 0, each row summing to 1")
     return distribution
+
+
+def outcome_pairs(outcomes: Any) -> list[tuple[float, Sparse]]:
+    """(reward, matrix) pairs, checked."""
+    try:
+        pairs = [(reward, matrix) for reward, matrix in outcomes]
+    except (TypeError, ValueError):
+        raise ValueError(f"outcomes must be (reward, matrix) pairs, got {outcomes!r}") from None
+    named = "the rewards of outcomes"
+    return [(require_number(named, reward), square_matrix("outcomes", matrix)) for reward, matrix in pairs]
+
+
+def make_tabular(env_id: Any, options: dict[str, Any]) -> Any:
+    """A Gymnasium environment; one ValueError replaces the many types that Gymnasium raises."""
+    gymnasium = load_library("gymnasium")
+    try:
+        return gymnasium.make(env_id, **options)
+    except Exception as error:
+        wanted = "env_id must be a Gymnasium id such as 'FrozenLake-v1', and options arguments of that environment"
+        what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise ValueError(f"{wanted}, got {env_id!r} and {options}: {what}") from error
 
 
 def table_entries(table: dict[int, dict[int, list[tuple[float, int, float, bool]]]]) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ rewards of any kind add up to at most :math:`K^2 + 1` matrices (D, D).
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, Self
@@ -36,7 +37,7 @@ from cramerl.linear.log_variances import variance_ratio
 from cramerl.linear.problem import NORMALISATIONS, Basis, Normalisation, SparseGram, Whitening, mass_offset
 from cramerl.linear.reduced import ReducedBasis, is_reducible, reduced_system
 from cramerl.linear.scores import crps_skill
-from cramerl.linear.solve import METHODS, MOST_ERROR, Method, Solution
+from cramerl.linear.solve import METHODS, MOST_ERROR, Method, Solution, rounding_error
 from cramerl.linear.solve import solve as solve_system
 from cramerl.linear.support_choice import support_from_data
 from cramerl.linear.systems import LinearSystem
@@ -309,7 +310,7 @@ class DistributionalLSTD:
             yield nearest_distribution(self.support_, rows[i : i + size] @ self.weights_ + self._offset)
 
     def _risk(self, measure: Callable[..., Any], X: ArrayLike, level: ArrayLike) -> Floats:
-        rows, levels = self._features(X), np.asarray(level, dtype=np.float64)
+        rows, levels = self._features(X), real_numbers("level", level)
         if levels.ndim > 1:
             raise ValueError(f"level must be a number or one-dimensional, got shape {levels.shape}")
         chosen = np.atleast_1d(levels)[None, :]
@@ -380,6 +381,13 @@ class DistributionalLSTD:
                 stacklevel=5,
             )
             return self._constrained(source, sums, basis)
+        digits = rounding_error(sums.largest_discount, 1.0 if math.isnan(basis.condition) else basis.condition)
+        if not exploded and found.error <= MOST_ERROR < digits:
+            warnings.warn(
+                f"the masses may be wrong by {digits:.1e}: a discount of {sums.largest_discount:.10g} leaves too few "
+                "digits with features of this condition",
+                stacklevel=5,
+            )
         if exploded or not found.error <= MOST_ERROR:
             warnings.warn(
                 f"no fixed point was found that can be used (residual {found.residual:.1e}, masses of {size:.2g} in "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from cramerl._arrays import Floats, host_reals
 from cramerl._checks import require_choice, require_finite
-from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.linear.processes import MarkovRewardProcess, require_process
 from cramerl.supports import Support
 
 Normalisation = Literal["before", "after", "affine"]
@@ -33,6 +34,7 @@ class Whitening(NamedTuple):
     inverse: Floats  # R^-1, (D, D): whitened features are Phi R^-1, and weights are R^-1 Theta
     condition: float  # condition number of Phi' Xi Phi
     constant: Floats  # (D,) inner products of the whitened features with the constant function
+    scaled_condition: float  # condition number where the columns of Phi have the same size
 
     def plain(self, weights: Floats) -> Floats:
         """Weights of the features as they are."""
@@ -122,6 +124,20 @@ class Problem(NamedTuple):
         atoms = self.support.atoms
         return self.features @ (weights @ atoms) + self.offset * atoms.sum()
 
+    def largest_mass(self, whitened: Floats) -> float:
+        """Largest mass that whitened weights (D, K) give to any atom in any state, however rare."""
+        return max(float(np.abs(part).max()) for part in self._parts(self.whitening.inverse @ whitened))
+
+    def worst_condition(self) -> float:
+        """Condition number of single states; where columns are orthogonal, rare states are as good as others."""
+        longest = max(float((part**2).sum(axis=1).max()) for part in self._parts(self.whitening.inverse))
+        return min(longest, self.whitening.scaled_condition)
+
+    def _parts(self, weights: Floats) -> Iterator[Floats]:
+        """Rows of ``features @ weights``, a few at a time."""
+        rows = max(1, 4_000_000 // weights.shape[1])
+        return (self.features[i : i + rows] @ weights for i in range(0, len(self.features), rows))
+
     def most_visited(self, count: int) -> Any:
         """The states with the most weight, at most ``count``, in the order of their numbers."""
         return np.sort(np.argsort(-self.state_distribution, kind="stable")[:count])
@@ -136,8 +152,7 @@ def make_problem(
 ) -> Problem:
     """Check the arguments of `evaluate` and whiten the features."""
     require_choice("normalisation", normalisation, NORMALISATIONS)
-    if not isinstance(process, MarkovRewardProcess):
-        raise ValueError(f"process must be a MarkovRewardProcess, got {type(process).__name__}")
+    require_process(process)
     if not isinstance(support, Support):
         raise ValueError(f"support must be a Support, got {type(support).__name__}")
     given: Any = features
@@ -189,7 +204,7 @@ def whiten(features: Floats, weights: Floats) -> Whitening:
     inverse = first @ _inverse_root(_weighted_gram(features, weights, first))
     eigenvalues = np.linalg.eigvalsh(gram)
     condition = float(eigenvalues[-1] / max(eigenvalues[0], np.finfo(float).tiny))
-    return Whitening(inverse, condition, inverse.T @ (features.T @ weights))
+    return Whitening(inverse, condition, inverse.T @ (features.T @ weights), float(values[-1] / values[0]))
 
 
 def _inverse_root(gram: Floats) -> Floats:

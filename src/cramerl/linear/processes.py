@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from cramerl._arrays import Floats
-from cramerl._checks import require_count, require_discount, require_finite
-from cramerl._extras import load_library
+from cramerl._arrays import Floats, host_reals
+from cramerl._checks import require_count, require_discount, require_finite, require_seed
 from cramerl.linear.inputs import (
     action_matrices,
+    make_tabular,
+    outcome_pairs,
     policy_table,
     require_stochastic,
-    square_matrix,
     state_rewards,
     stochastic_matrix,
     table_entries,
@@ -26,7 +26,7 @@ from cramerl.linear.inputs import (
 from cramerl.linear.krylov import solve_fixed_point
 from cramerl.linear.operators import Branches, Sparse, projected_bellman_update, projected_terminal_distribution
 from cramerl.linear.stationary import stationary_distribution
-from cramerl.supports import Support
+from cramerl.supports import Support, require_support
 
 
 class Transitions(NamedTuple):
@@ -43,6 +43,12 @@ class Transitions(NamedTuple):
     rewards: Floats
     next_states: NDArray[np.intp]
     terminated: NDArray[np.bool_]
+
+
+def require_process(process: Any) -> None:
+    """Raise ValueError unless this is a `MarkovRewardProcess`."""
+    if not isinstance(process, MarkovRewardProcess):
+        raise ValueError(f"process must be a MarkovRewardProcess, got {type(process).__name__}")
 
 
 class MarkovRewardProcess:
@@ -80,7 +86,7 @@ class MarkovRewardProcess:
             outcomes: pairs (reward, P_r) with P_r(x, x') = Pr(R = r, X' = x' | x); the P_r sum to a stochastic matrix.
             discount: in [0, 1).
         """
-        pairs = [(float(reward), square_matrix("outcomes", matrix)) for reward, matrix in outcomes]
+        pairs = outcome_pairs(outcomes)
         if not pairs:
             raise ValueError("outcomes must hold at least one (reward, matrix) pair, got none")
         if len({matrix.shape for _, matrix in pairs}) > 1:
@@ -102,7 +108,7 @@ class MarkovRewardProcess:
         by_action = action_matrices(transitions)
         num_states, num_actions = by_action[0].shape[0], len(by_action)
         choice = policy_table(policy, num_states, num_actions)
-        reward = np.asarray(rewards, dtype=np.float64)
+        reward = host_reals("rewards", rewards)
         shapes = [(num_states,), (num_states, num_actions), (num_states, num_actions, num_states)]
         if reward.shape not in shapes:
             raise ValueError(f"rewards must have shape {', '.join(map(str, shapes))}, got {reward.shape}")
@@ -131,7 +137,7 @@ class MarkovRewardProcess:
                 stationary distribution then is that of the final states.
             options: passed to ``gymnasium.make``.
         """
-        env = load_library("gymnasium").make(env_id, **options)
+        env = make_tabular(env_id, options)
         try:
             table = getattr(env.unwrapped, "P", None)
             if table is None:
@@ -275,6 +281,7 @@ class MarkovRewardProcess:
 
         Its only error is that of the grid: for a reference distribution take a fine support that covers `return_range`.
         """
+        require_support(support)
         even = np.full((self.num_states, support.num_atoms), 1.0 / support.num_atoms)
         ended = projected_terminal_distribution(self.branches, support)
         continuing = self.branches.continuing()
@@ -303,7 +310,7 @@ class MarkovRewardProcess:
             seed: of the random generator; the same seed gives the same trajectory.
         """
         num_steps = require_count("num_steps", num_steps)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(require_seed(seed))
         distribution, b = self.branches.next_distribution, self.branches
         # The entries of a state are contiguous, so a search in the cumulative probabilities draws the next state. The
         # loop works on lists, which Python reads much faster than single elements of arrays.

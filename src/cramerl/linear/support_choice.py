@@ -9,8 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from cramerl._arrays import Floats
+from cramerl._checks import require_number
 from cramerl.linear.moments import scaled_rows
-from cramerl.linear.processes import MarkovRewardProcess
+from cramerl.linear.processes import MarkovRewardProcess, require_process
 from cramerl.linear.transition_sums import MOST_DENSE, FeatureSums, least_squares, ridge
 from cramerl.linear.transitions import Rows, RowTotals, Source, few_rows
 from cramerl.supports import Support
@@ -22,8 +23,10 @@ def suggest_support(process: MarkovRewardProcess, num_atoms: int = 51, deviation
     Args:
         process: a `MarkovRewardProcess`.
         num_atoms: K.
-        deviations: how many standard deviations; never further than returns can reach.
+        deviations: how many standard deviations, >= 0; never further than returns can reach.
     """
+    require_process(process)
+    deviations = require_number("deviations", deviations, 0.0)
     low, high = process.return_range()
     values, margin = process.true_values(), deviations * np.sqrt(process.true_variances())
     low, high = max(low, float((values - margin).min())), min(high, float((values + margin).max()))

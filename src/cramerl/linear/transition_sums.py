@@ -239,7 +239,8 @@ def whiten_sums(sums: FeatureSums, regularisation: float) -> Whitening:
         )
     values, vectors = values[kept], vectors[:, kept]
     inverse = vectors / np.sqrt(values) / scale[:, None]
-    return Whitening(inverse, float(values[-1] / values[0]), inverse.T @ sums.total / sums.weight)
+    condition = float(values[-1] / values[0])
+    return Whitening(inverse, condition, inverse.T @ sums.total / sums.weight, condition)
 
 
 def ridge(sums: FeatureSums, regularisation: float) -> Any:

@@ -16,6 +16,8 @@ from cramerl.linear.moments import scaled_rows
 
 # Numbers in a work array of rows: a hundred megabytes, whatever the number of transitions.
 _CHUNK_NUMBERS = 12_500_000
+# Below this no digits are left of a weight, and one over it overflows.
+_LEAST_WEIGHT = 1e-290
 
 
 class Sums(Protocol):
@@ -168,6 +170,8 @@ def make_rows(
     mass = None if weights is None else _one_each("sample_weight", weights, n)
     if mass is not None and ((mass < 0).any() or not mass.any()):
         raise ValueError(f"sample_weight must be >= 0 and not all zero, got a smallest weight of {mass.min()}")
+    if mass is not None and mass.max() < _LEAST_WEIGHT:
+        raise ValueError(f"sample_weight must have weights of {_LEAST_WEIGHT:g} or more, got at most {mass.max()}")
     return Rows(features, paid, following, over, shares, mass)
 
 
@@ -198,10 +202,10 @@ def real_numbers(name: str, values: Any, *, finite: bool = True) -> Floats:
     """An array in float64; ValueError unless it holds real numbers (finite ones, if so asked)."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "biufO" or sparse.issparse(values):
+        if array.dtype.kind not in "biufO" or sparse.issparse(values) or isinstance(values, np.ma.MaskedArray):
             raise TypeError
         array = array.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise _not_real(name, values) from None
     if finite:
         require_finite(**{name: array})

@@ -12,9 +12,10 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +58,7 @@ class RunFolder:
             name = f"{config.env.replace('/', '-').replace(':', '-')}__{config.agent}__{config.seed}__{now}"
             path = Path("runs") / name
         require_new_folder(path)
-        for left in path.glob(".*-*.json"):
-            left.unlink()
+        _remove_leftovers(path)
         write_json(inside(path, VERSIONS), versions())
         write_json(inside(path, SPEC), spec._asdict())
         write_json(inside(path, CONFIG), group.to_json())
@@ -107,9 +107,15 @@ class RunFolder:
                     raise ValueError(f"{file} line {number} is not a line of a log: it has no step")
                 yield row
 
-    def locked(self) -> AbstractContextManager[int]:
-        """Keep other processes from training into the same folder. The lock ends with the process."""
-        return lock_folder(self.path, f"another process is training in {self.path}; wait for it or stop it")
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Keep other processes from training into the same folder, and remove what one that was killed half wrote.
+
+        The lock ends with the process.
+        """
+        with lock_folder(self.path, f"another process is training in {self.path}; wait for it or stop it") as lock:
+            _remove_leftovers(self.path)
+            yield lock
 
     def append_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Add lines."""
@@ -175,6 +181,14 @@ def is_half_made(path: Path) -> bool:
     """Whether a folder is empty, or holds only what was written for a run that was killed before it began."""
     parts = tuple(f".{Path(name).stem}-" for name in (VERSIONS, SPEC, CONFIG))  # of temporary names
     return all(entry.name in (VERSIONS, SPEC) or entry.name.startswith(parts) for entry in path.iterdir())
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the temporary files of processes that were killed while they wrote."""
+    stems = "|".join(Path(name).stem for name in (VERSIONS, SPEC, CONFIG, WEIGHT_NORMS))
+    for left in path.glob(".*-*.json"):
+        if re.fullmatch(rf"\.({stems})-\d+\.json", left.name):
+            left.unlink()
 
 
 def _require_begun(path: Path) -> None:
@@ -258,8 +272,11 @@ def _lines(rows: list[dict[str, Any]]) -> str:
 
 
 def _append(folder: Path, name: str, text: str) -> None:
-    with open_inside(folder, name, "append") as out:
-        out.write(text.encode())
+    try:
+        with open_inside(folder, name, "append") as out:
+            out.write(text.encode())
+    except OSError as error:  # such as a full disk, of which the system does not say where
+        raise OSError(error.errno, error.strerror, str(folder / name)) from error
 
 
 def run_folders(runs: Any) -> list[Path]:

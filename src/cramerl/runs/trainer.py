@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing
-from html import escape
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Any
 
 import jax
 import numpy as np
 
-from cramerl import _svg
 from cramerl.deep.block_totals import BlockTotals
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.checkpoint_writer import CheckpointWriter
+from cramerl.deep.envs.base import EnvFailed
 from cramerl.deep.episodes import Episodes
 from cramerl.deep.learner import finite_lanes
 from cramerl.deep.loop import Loop, require_finite_rows
 from cramerl.deep.trees import flatten, unflatten
 from cramerl.runs import loggers
-from cramerl.runs.config import LANE_SETTINGS
 from cramerl.runs.evaluator import (
     Evaluator,
     Interrupted,
@@ -33,67 +30,9 @@ from cramerl.runs.folder import EPISODES, METRICS, RunFolder
 from cramerl.runs.forecast import Forecast, describe_forecast
 from cramerl.runs.group import DIVERGED, RunGroup, require_same_settings
 from cramerl.runs.log_lines import episode_lines, evaluation_episode_lines, log_line, warning_of_cuts
-from cramerl.runs.scores import tail_score
+from cramerl.runs.outcome import AfterCheckpoint, Diverged, OnProgress, Run, Status
 from cramerl.runs.stop_signals import stop_on_signal
 from cramerl.runs.support_watch import SupportWatch, support_of
-
-
-class Diverged(ValueError):  # noqa: N818 - reads well as `except Diverged`
-    """The loss or the weights are no longer finite."""
-
-
-class Status(NamedTuple):
-    """What a progress display shows.
-
-    Attributes:
-        step: agent steps done.
-        steps: agent steps of the whole run.
-        frames_per_step: emulator frames per step.
-        steps_per_second: speed since the last log line, summed over the runs of a group.
-        row: the last line of the log (of the first run that has not diverged), or None.
-        message: something to say once, or None.
-    """
-
-    step: int
-    steps: int
-    frames_per_step: int
-    steps_per_second: float
-    row: dict[str, Any] | None
-    message: str | None = None
-
-
-class Run(NamedTuple):
-    """A run, or a group of them, that has finished or was stopped. A notebook shows its learning curve.
-
-    Attributes:
-        folder: where it wrote.
-        step: agent steps done.
-        finished: whether all steps were done.
-        rows: lines of its log.
-    """
-
-    folder: Path
-    step: int
-    finished: bool
-    rows: list[dict[str, Any]]
-
-    def __repr__(self) -> str:
-        mean, episodes = tail_score(self.rows)
-        score = f", mean return {mean:,.2f}" if episodes else ""
-        return f"Run({str(self.folder)!r}, {'finished' if self.finished else 'stopped'} at step {self.step:,}{score})"
-
-    def _repr_html_(self) -> str:
-        """One line and the learning curve of each run."""
-        lines: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
-        for row in self.rows:
-            if row.get("charts/episodes"):
-                lane = tuple(row.get(name) for name in LANE_SETTINGS)
-                lines.setdefault(lane, []).append((row["step"], row["charts/episodic_return"]))
-        return f"<div>{escape(repr(self))}</div>{_svg.curves(list(lines.values()))}"
-
-
-OnProgress = Callable[[Status], None]
-AfterCheckpoint = Callable[[Path], None]
 
 
 class Trainer:
@@ -147,12 +86,13 @@ class Trainer:
             if one_game := warning_of_one_game(self.config, self.config.eval_episodes, self.config.eval_epsilon):
                 self._say(one_game)
             self._show_progress()
-            while self.loop.block < self.total_blocks:
-                try:
-                    if not self._run_to_boundary(stop):
-                        return self._stopped()
-                except Interrupted:
-                    return self._stopped(evaluating=True)
+            with self._told_what_is_kept():
+                while self.loop.block < self.total_blocks:
+                    try:
+                        if not self._run_to_boundary(stop):
+                            return self._stopped()
+                    except Interrupted:
+                        return self._stopped(evaluating=True)
         if self.message is not None:
             self._show_progress()
         self._describe_weights()
@@ -282,14 +222,28 @@ class Trainer:
     def _why_diverged(self, found: dict[int, tuple[int, str]]) -> str:
         require_finite_rows(self.loop, self.config.env)
         update, what = max(found.values())
-        self.writer.wait()
-        saved = self.store.latest() if self.config.checkpoints == "full" else None
-        kept = f"the last good checkpoint is at step {saved.info['step']}" if saved else "there is no checkpoint"
         runs = f"all {len(self.group)} runs diverged, the last of them because " if len(self.group) > 1 else ""
         return (
-            f"{runs}the {what} not finite at update {update}, near step {self._step_of(update)}; {kept} in "
-            f"{self.folder.path}. A smaller learning_rate may help"
+            f"{runs}the {what} not finite at update {update}, near step {self._step_of(update)}; "
+            f"{self._kept()}. A smaller learning_rate may help"
         )
+
+    def _kept(self) -> str:
+        self.writer.wait()
+        saved = self.store.latest() if self.config.checkpoints == "full" else None
+        found = f"the last good checkpoint is at step {saved.info['step']}" if saved else "there is no checkpoint"
+        return f"{found} in {self.folder.path}"
+
+    @contextmanager
+    def _told_what_is_kept(self) -> Iterator[None]:
+        """Add the last good checkpoint to errors that end training, such as a full disk, unless they name it."""
+        try:
+            yield
+        except (OSError, EnvFailed) as error:
+            if "the last good" not in str(error):
+                with suppress(OSError, ValueError):
+                    error.add_note(f"({self._kept()})")
+            raise
 
     def _step_of(self, update: int) -> int:
         schedule = self.loop.schedule

@@ -59,6 +59,10 @@ def spec_from_json(values: dict[str, Any]) -> EnvSpec:
     return spec
 
 
+class EnvFailed(ValueError):  # noqa: N818 - reads well as `except EnvFailed`
+    """An environment raised an exception of its own."""
+
+
 class Step(NamedTuple):
     """What one step of N environments returned, in NumPy arrays, or JAX arrays in a compiled loop.
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -12,7 +15,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from cramerl.deep.envs.base import EnvSpec, Step, env_seeds, require_actions, require_count
+from cramerl.deep.envs.base import EnvFailed, EnvSpec, Step, env_seeds, require_actions, require_count
 
 _OWN_ARGUMENTS = {
     "id",
@@ -83,7 +86,9 @@ class GymnasiumEnvs:
     def reset(self, seed: int) -> np.ndarray:
         """See `HostEnvs`."""
         seeds = env_seeds(seed, self.num_envs)
-        observations, _ = self._open().reset(seed=seeds.tolist())
+        envs = self._open()
+        with self._blamed("reset"):
+            observations, _ = envs.reset(seed=seeds.tolist())
         self._ended = np.zeros(self.num_envs, bool)
         return self._frames(observations)
 
@@ -93,7 +98,8 @@ class GymnasiumEnvs:
         if first is None:
             raise ValueError("reset must be called before step")
         actions = require_actions(actions, self.num_envs, self.spec.num_actions)
-        observations, rewards, terminated, truncated, _ = envs.step(actions.astype(np.int64) + self._first_action)
+        with self._blamed("step"):
+            observations, rewards, terminated, truncated, _ = envs.step(actions.astype(np.int64) + self._first_action)
         ended = np.asarray(terminated | truncated, bool)
         self._ended = ended
         with np.errstate(over="ignore"):
@@ -108,12 +114,14 @@ class GymnasiumEnvs:
 
     def render(self) -> np.ndarray | None:
         """An RGB picture of the first environment; None if it has none, or lacks the library that draws it."""
-        if self._open().render_mode is None:
+        envs = self._open()
+        if envs.render_mode is None:
             return None
-        try:
-            pictures = self._open().render()
-        except gymnasium.error.DependencyNotInstalled:
-            return None
+        with self._blamed("render"):
+            try:
+                pictures = envs.render()
+            except gymnasium.error.DependencyNotInstalled:
+                return None
         return None if pictures is None else np.asarray(pictures[0], np.uint8)
 
     def close(self) -> None:
@@ -136,6 +144,21 @@ class GymnasiumEnvs:
             bad = numbers[~np.isfinite(numbers)][0]
             raise ValueError(f"{what} must be finite numbers (of float32), {self.spec.name} gave {bad}")
         return numbers
+
+    @contextmanager
+    def _blamed(self, method: str) -> Iterator[None]:
+        """Name the environment and the place in its code when it raises an exception of its own."""
+        try:
+            yield
+        except MemoryError:
+            raise
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise EnvFailed(
+                f"env must be an environment that works, {self.spec.name} raised {what} in its {method} "
+                f"({Path(place.filename).name} line {place.lineno})"
+            ) from error
 
     def _open(self) -> VectorEnv:
         if self._envs is None:

@@ -21,8 +21,14 @@ def fit_logs(estimator: DistributionalLSTD, chunks: Iterable[Any]) -> Distributi
         estimator: a `DistributionalLSTD`; it keeps the data it has seen already.
         chunks: of (X, rewards, X_next, terminated), as from `read_parquet` and `read_minari`.
     """
+    if not isinstance(estimator, DistributionalLSTD):
+        raise ValueError(f"estimator must be a DistributionalLSTD, got {type(estimator).__name__}")
+    if not isinstance(chunks, Iterable):
+        raise ValueError(f"chunks must be an iterable of chunks, got {type(chunks).__name__}")
     number = 0
     for chunk in chunks:
+        if not isinstance(chunk, tuple | list) or not 3 <= len(chunk) <= 4:
+            raise ValueError(f"chunks must be tuples (X, rewards, X_next, terminated), got {type(chunk).__name__}")
         number += 1  # enumerate would hold on to the chunk while the next one is read
         try:
             estimator.partial_fit(*chunk)
