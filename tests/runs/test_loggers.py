@@ -67,6 +67,13 @@ def assert_shown(run, seed=0):
         np.testing.assert_allclose(ours[key], values, rtol=1e-6, err_msg=str(key))
 
 
+def age(run):
+    """Make a run's files older: they are named by the second in which they begin, and a test begins several in one."""
+    for path in (run / "tensorboard").glob("*/*"):
+        stem, second, host = path.name.split(".")[:3], int(path.name.split(".")[3]), path.name.split(".", 4)[4]
+        path.rename(path.with_name(".".join([*stem, f"{second - 100:010d}", host])))
+
+
 def config(**changes):
     return preset("smoke", "s51", "CartPole-v1", **{**TINY, **changes})
 
@@ -92,14 +99,13 @@ def test_tensorboard_holds_what_the_log_holds(run):
 
 def test_a_run_made_longer_shows_each_line_once(run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
+    age(folder)
     # Lines that a killed process wrote after its last checkpoint.
     late = TensorBoard(folder, 240)
     late.log({"step": 260, "seed": 0, "losses/loss": 123.0})
     late.log({"step": 280, "seed": 0, "losses/loss": 456.0})
     late.close()
-    for path in (folder / "tensorboard").glob("*/*"):  # files are named by the second they were begun in
-        stem, second, host = path.name.split(".")[:3], int(path.name.split(".")[3]), path.name.split(".", 4)[4]
-        path.rename(path.with_name(".".join([*stem, f"{second - 100:010d}", host])))
+    age(folder)
     assert ("losses/loss", 280) in shown(folder / "tensorboard" / "seed-0")
     assert cramerl.resume(folder, 360).finished
     assert_shown(folder)
@@ -108,9 +114,7 @@ def test_a_run_made_longer_shows_each_line_once(run, tmp_path):
 def test_a_run_that_begins_anew_shows_each_line_once(run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     shutil.rmtree(folder / "checkpoints")  # killed before the first one
-    for path in (folder / "tensorboard").glob("*/*"):
-        stem, second, host = path.name.split(".")[:3], int(path.name.split(".")[3]), path.name.split(".", 4)[4]
-        path.rename(path.with_name(".".join([*stem, f"{second - 100:010d}", host])))
+    age(folder)
     assert cramerl.resume(folder).finished
     assert_shown(folder)
 
