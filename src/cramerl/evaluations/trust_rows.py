@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cramerl.evaluations.numerals import percent, plain
 from cramerl.linear.log_certificates import MOST_MASS, most_radius
 from cramerl.linear.logs import thresholds as limits
+from cramerl.linear.logs.layout import listed
 from cramerl.linear.logs.policy_evaluation import PolicyEvaluation
 from cramerl.linear.logs.thresholds import Limit
 from cramerl.linear.logs.trust import Trust, findings
@@ -127,6 +128,13 @@ def _features(n: Trust) -> list[TrustRow]:
             "should.",
             p_value + _threshold(limits.CALIBRATION),
         ),
+        TrustRow(
+            "regularisation_shift",
+            "Shift by regularisation",
+            _number(n.regularisation_shift),
+            "How much the mean moves where regularisation is thirty times weaker, in standard errors.",
+            _threshold(limits.REGULARISATION),
+        ),
     ]
 
 
@@ -141,7 +149,7 @@ def _episodes(found: PolicyEvaluation, n: Trust) -> list[TrustRow]:
             "rows_per_feature",
             "Rows for each feature",
             _number(n.rows_per_feature),
-            "How much there is to fit each feature with.",
+            "How much there is to fit each feature with, of those that regularisation does not set.",
             _threshold(limits.ROWS_PER_FEATURE),
         ),
         TrustRow(
@@ -164,6 +172,20 @@ def _episodes(found: PolicyEvaluation, n: Trust) -> list[TrustRow]:
             _share(n.truncated_share),
             "Their ends are not in the log.",
             _threshold(limits.TRUNCATED, share=True) + ", unless columns hold the next states",
+        ),
+        TrustRow(
+            "beyond_cuts",
+            "Weight of returns after the cuts",
+            _share(n.beyond_cuts),
+            "Of the discounted weight of an average episode. The log never was there.",
+            _threshold(limits.BEYOND_CUTS, share=True) + ", if columns only move one way",
+        ),
+        TrustRow(
+            "drifting",
+            "Columns that only move one way",
+            listed(n.drifting) or "none",
+            "Along episodes they only grow, or only shrink: what follows the cuts has values that were never seen.",
+            "",
         ),
         TrustRow(
             "start_coverage",

@@ -158,7 +158,7 @@ CASES: dict[str, tuple[Callable[[], Log], dict[str, Any], str, str]] = {
         r"negative for 0\.[5-9]\d in",
     ),
     "means outside": (lambda: beyond(8.0), HALF | {"features": line}, "do not use", "lies outside all possible ret"),
-    "few rows": (lambda: hospital(12), WHOLE | {"features": "bins:20"}, "care", "rows for each feature"),
+    "few rows": (lambda: hospital(6), WHOLE | {"features": "bins:20"}, "care", "rows for each feature"),
     "starts elsewhere": (hospital, WHOLE | {"start": {"x": [30.0] * 5}}, "do not use", "Only 0% of the start states"),
     "some starts elsewhere": (
         hospital,
@@ -270,13 +270,21 @@ def said(found: PolicyEvaluation, **numbers: Any) -> list[tuple[str, str]]:
         ({"lstd_gap": 0.2}, "care", r"by 0\.20 standard deviations"),
         ({"lstd_gap": 0.6}, "do not use", r"by 0\.60 standard deviations"),
         ({"variance_ratio": 1.3}, "care", r"variance is 1\.30 times"),
-        ({"rows_per_feature": 5.0}, "care", r"There are 5\.0 rows for each feature"),
+        ({"rows_per_feature": 4.0}, "care", r"There are 4\.0 rows for each feature"),
         ({"rows_per_feature": 1.0}, "do not use", r"There are 1\.0 rows for each feature"),
         ({"held_out_crps": 1.0, "pooled_crps": 1.0}, "care", "predict no better than"),
         ({"held_out_crps": 1.1, "pooled_crps": 1.0}, "care", "predict worse"),
         ({"held_out_crps": 1.3, "pooled_crps": 1.0}, "do not use", "predict worse"),
         ({"monte_carlo_gap": (5.0, 0.2)}, "care", r"The mean is 5\.0 standard errors"),
         ({"monte_carlo_gap": (5.0, 0.3)}, "do not use", r"The mean is 5\.0 standard errors"),
+        ({"regularisation_shift": 0.6}, "care", r"The mean moves by 0\.6 standard errors where regularisation"),
+        ({"regularisation_shift": 4.0}, "do not use", r"The mean moves by 4\.0 standard errors"),
+        (
+            {"beyond_cuts": 0.1, "drifting": ("age", "sum")},
+            "care",
+            "Along episodes age, sum only move one way, and 10% ",
+        ),
+        ({"beyond_cuts": 0.4, "drifting": ("age",)}, "do not use", "Along episodes age only moves one way, and 40% of"),
         ({"start_coverage": 0.8}, "care", "Only 80% of the start states"),
         ({"start_coverage": 0.4}, "do not use", "Only 40% of the start states"),
     ],
@@ -309,9 +317,13 @@ def test_the_numbers_are_what_they_say(healthy):
     found, log = healthy.trust, healthy.log
     (block,) = log.blocks()
     assert found.discount == 0.9
-    assert found.rows_per_feature == log.num_transitions / healthy.model.n_features_in_
-    assert found.episodes_per_feature == log.num_episodes / healthy.model.n_features_in_
     codes = block.observations.codes
+    # The constant is free, and an indicator that occurs c times is shrunk by about c / (c + rho n).
+    counts = np.bincount(codes[block.current, 0])
+    determined = (counts / (counts + healthy.model.regularisation * log.num_transitions)).sum()
+    assert log.num_transitions / found.rows_per_feature == pytest.approx(determined, abs=0.1)
+    assert found.rows_per_feature / found.episodes_per_feature == pytest.approx(log.num_transitions / log.num_episodes)
+    assert (found.beyond_cuts, found.drifting) == (0.0, ())
     step = np.zeros((3, 3))
     goes_on = ~block.terminated
     np.add.at(step, (codes[block.current[goes_on], 0], codes[block.following[goes_on], 0]), 1.0)

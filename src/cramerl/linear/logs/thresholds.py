@@ -44,9 +44,12 @@ CALIBRATION = Limit(0.1, 0.25)
 """Of the Kolmogorov-Smirnov statistic, where its p-value is below `CALIBRATION_P`."""
 CALIBRATION_P = 1e-3
 
+REGULARISATION = Limit(0.5, 3.0)
+"""Of the mean, in standard errors."""
+
 # Of the episodes.
 EPISODES = Limit(30, 5, least=True)
-ROWS_PER_FEATURE = Limit(10, 2, least=True)
+ROWS_PER_FEATURE = Limit(5, 2, least=True)
 MONTE_CARLO_GAP = Limit(0.1, 0.25)
 """In standard deviations of the return, where it is more than `MONTE_CARLO_ERRORS` standard errors."""
 MONTE_CARLO_ERRORS = 4
@@ -55,6 +58,8 @@ FEW_TRUNCATED = 0.05
 TRUNCATED = Limit(0.5, math.inf)
 ERRORS_AT_CUTS = 5
 """Standard errors by which rewards are more frequent in the rows that are left out, where no column names the ends."""
+BEYOND_CUTS = Limit(0.05, 0.3)
+"""Share of the discounted weight, where a column drifts."""
 START_COVERAGE = Limit(0.9, 0.5, least=True)
 
 # Of a policy that did not make the log.

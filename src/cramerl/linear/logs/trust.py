@@ -15,6 +15,8 @@ from cramerl.linear.logs.checks import held_out_calibration, probabilities_taken
 from cramerl.linear.logs.comparators import Comparison, doubly_robust, importance_sampling, monte_carlo
 from cramerl.linear.logs.coverage import start_coverage, unseen_action_share
 from cramerl.linear.logs.episodes import Episodes
+from cramerl.linear.logs.layout import listed
+from cramerl.linear.logs.reach import beyond_log, determined_features, regularisation_shift
 from cramerl.linear.logs.thresholds import Verdict
 from cramerl.measures import variance
 
@@ -41,8 +43,8 @@ class Trust(NamedTuple):
         negative_mass: mean negative mass of the distributions of the log's next states.
         largest_mass: largest mass, by absolute value, of any of them.
         means_outside: share of these states whose mean return lies outside the support.
-        rows_per_feature: transitions for each feature.
-        episodes_per_feature: episodes for each feature.
+        rows_per_feature: transitions for each feature that they determine; regularisation sets the others.
+        episodes_per_feature: episodes for each of these.
         lstd_gap: difference between the mean and that of ordinary LSTD, in standard deviations of the return.
         reward_beyond_support: share of transitions whose return can leave the support, and what that moves mean
             returns by.
@@ -55,6 +57,9 @@ class Trust(NamedTuple):
         effective_sample_size: number of episodes that importance sampling is left with.
         unseen_action_share: share of the policy's probability on actions that the log never took in such states.
         start_coverage: share of the given start states that are like states of the log.
+        regularisation_shift: how much the mean moves where regularisation is thirty times weaker, in standard errors.
+        beyond_cuts: share of the discounted weight of an average episode that comes after its cut.
+        drifting: numeric columns of the state that only grow, or only shrink, along episodes.
     """
 
     verdict: Verdict
@@ -77,6 +82,9 @@ class Trust(NamedTuple):
     effective_sample_size: float
     unseen_action_share: float
     start_coverage: float
+    regularisation_shift: float
+    beyond_cuts: float
+    drifting: tuple[str, ...]
 
 
 class Finding(NamedTuple):
@@ -112,7 +120,7 @@ def judge(found: PolicyEvaluation) -> Trust:
 def _numbers(found: PolicyEvaluation) -> Trust:
     model, log, policy = found.model, found.log, found.policy
     certificate, checks = model.certificate_, row_checks(found.model, found._rows)
-    size = max(1, model.n_features_in_)
+    size, beyond = determined_features(model), beyond_log(log, found.discount)
     spread = float(np.sqrt(max(0.0, float(variance(model.support_, found.distribution.probs)))))
     selection = found.selection
     by_name = {comparison.name: comparison for comparison in found.comparisons_of_episodes}
@@ -140,6 +148,9 @@ def _numbers(found: PolicyEvaluation) -> Trust:
         effective_sample_size=sampling.episodes if sampling is not None else np.nan,
         unseen_action_share=np.nan if policy is None else max(policy.unknown, unseen_action_share(log, policy)),
         start_coverage=cover,
+        regularisation_shift=abs(regularisation_shift(model, starts)) / found.mean.se if found.mean.se > 0 else np.nan,
+        beyond_cuts=beyond.share,
+        drifting=beyond.drifting,
     )
 
 
@@ -222,6 +233,12 @@ def _about_features(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
     elif n.held_out_crps > limits.NO_BETTER_CRPS * n.pooled_crps:
         sentence = "On held-out episodes the features predict no better than one distribution for all states."
         yield Finding("care", sentence, "held_out_crps")
+    if kind := limits.REGULARISATION.verdict(n.regularisation_shift):
+        sentence = (
+            f"The mean moves by {n.regularisation_shift:.1f} standard errors where regularisation is thirty times "
+            "weaker: regularisation sets a part of it, which intervals do not show."
+        )
+        yield Finding(kind, sentence, "regularisation_shift")
     if found.selection.features.name == "columns" and found.log.schema.number_names:
         sentence = (
             "Raw columns were asked for as features: distributions are rarely linear in them. Leave features out, and "
@@ -244,7 +261,8 @@ def _about_episodes(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
     if kind := limits.EPISODES.verdict(count):
         yield Finding(kind, f"There are {count} episodes: intervals from so few are not reliable.", "episodes")
     if kind := limits.ROWS_PER_FEATURE.verdict(n.rows_per_feature):
-        yield Finding(kind, f"There are {n.rows_per_feature:.1f} rows for each feature.", "rows_per_feature")
+        sentence = f"There are {n.rows_per_feature:.1f} rows for each feature that they determine."
+        yield Finding(kind, sentence, "rows_per_feature")
     if found.log.rows_are_episodes:
         sentence = (
             "No column says which rows belong to one episode, so intervals are too narrow, and predictions could not "
@@ -270,6 +288,13 @@ def _about_episodes(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
     if not found.log.has_next_state and (kind := limits.TRUNCATED.verdict(n.truncated_share)):
         share = f"{100 * n.truncated_share:.0f}% of the episodes"
         yield Finding(kind, f"{share} are cut, and what followed is not in the log.", "truncated_share")
+    if n.drifting and (kind := limits.BEYOND_CUTS.verdict(n.beyond_cuts)):
+        move = "moves" if len(n.drifting) == 1 else "move"
+        sentence = (
+            f"Along episodes {listed(n.drifting)} only {move} one way, and {100 * n.beyond_cuts:.0f}% of the "
+            "discounted weight of returns lies after the cuts, where the log never was."
+        )
+        yield Finding(kind, sentence, "beyond_cuts")
     if float(found.distribution.probs.max()) > 1 - 1e-9:
         sentence = (
             f"Every return of the log is the same. What was never seen in {count} episodes may still happen to up to "
