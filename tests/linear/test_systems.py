@@ -90,7 +90,8 @@ def test_blocks_and_groups_are_the_same_system(normalisation, monkeypatch):
 def test_blocks_are_formed_only_where_they_fit():
     support = SUPPORTS["even"]
     rng, collector = np.random.default_rng(5), MomentCollector(support, 0.9, 2)
-    collector.add(*rng.normal(size=(2, 400, 2)), 0.3 * rng.normal(size=400), np.zeros(400, bool), np.ones(400))
+    left, right = rng.normal(size=(2, 400, 2))
+    collector.add(left, right, 0.3 * rng.normal(size=400), np.zeros(400, bool), np.ones(400))
     moments = collector.moments()
     blocks = atom_blocks(moments, support, 10_000)
     assert blocks is not None
