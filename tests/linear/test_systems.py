@@ -10,7 +10,7 @@ from oracles import SUPPORTS
 from scipy import sparse
 
 from cramerl.linear import DistributionalLSTD, transition_sums
-from cramerl.linear.blocks import atom_blocks
+from cramerl.linear.blocks import AtomBlocks, blocks_of_moments
 from cramerl.linear.moments import MomentCollector
 from cramerl.linear.operators import backup_adjoint
 from cramerl.linear.problem import Normalisation
@@ -40,6 +40,10 @@ def fitted(kind: str, normalisation: Normalisation, monkeypatch: pytest.MonkeyPa
         rewards = np.round(rewards / 4)
     if kind in ("passes", "sparse"):
         monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 20)
+    if kind == "blocks of rows":
+        # Too few for the moments, enough for the blocks.
+        monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 16 * UNEVEN.num_atoms**2)
+        assert len({*rewards.tolist()}) > UNEVEN.num_atoms**2
     tables = (x, following)
     if kind == "sparse":
         monkeypatch.setattr(transition_sums, "MOST_DENSE", 3)
@@ -49,7 +53,7 @@ def fitted(kind: str, normalisation: Normalisation, monkeypatch: pytest.MonkeyPa
     return model.fit(tables[0], rewards, tables[1], ended, discounts=discounts, sample_weight=weights)
 
 
-@pytest.mark.parametrize("kind", ["groups", "blocks", "passes", "sparse"])
+@pytest.mark.parametrize("kind", ["groups", "blocks", "blocks of rows", "passes", "sparse"])
 @pytest.mark.parametrize("normalisation", ["before", "after", "affine"])
 def test_products_with_the_transpose(kind, normalisation, monkeypatch):
     if kind == "sparse" and normalisation != "before":
@@ -77,7 +81,7 @@ def test_backups_of_many_atoms_have_a_transpose_too(monkeypatch):
 @pytest.mark.parametrize("normalisation", ["before", "after"])
 def test_blocks_and_groups_are_the_same_system(normalisation, monkeypatch):
     blocks = fitted("blocks", normalisation, monkeypatch)
-    monkeypatch.setattr("cramerl.linear.systems.atom_blocks", lambda *_: None)
+    monkeypatch.setattr("cramerl.linear.systems.blocks_of_moments", lambda *_: None)
     groups = fitted("blocks", normalisation, monkeypatch)
     np.testing.assert_allclose(blocks.weights_, groups.weights_, atol=1e-10)
     w = np.random.default_rng(4).normal(size=blocks._system.constant.shape)
@@ -87,15 +91,28 @@ def test_blocks_and_groups_are_the_same_system(normalisation, monkeypatch):
         np.testing.assert_allclose(blocks._system.adjoint(w), np.tensordot(w, dense, 2), atol=1e-10)
 
 
+def test_blocks_of_rows_are_used_and_the_same(monkeypatch):
+    made, plain = [], transition_sums.blocks_of_rows
+    monkeypatch.setattr(transition_sums, "blocks_of_rows", lambda *given: made.append(plain(*given)) or made[-1])
+    from_moments = fitted("blocks", "before", monkeypatch)
+    assert not made
+    from_rows = fitted("blocks of rows", "before", monkeypatch)
+    assert isinstance(made[0], AtomBlocks)
+    by_passes = fitted("passes", "before", monkeypatch)
+    assert made[1] is None
+    for model in (from_rows, by_passes):
+        np.testing.assert_allclose(model.weights_, from_moments.weights_, atol=1e-9)
+
+
 def test_blocks_are_formed_only_where_they_fit():
     support = SUPPORTS["even"]
     rng, collector = np.random.default_rng(5), MomentCollector(support, 0.9, 2)
     left, right = rng.normal(size=(2, 400, 2))
     collector.add(left, right, 0.3 * rng.normal(size=400), np.zeros(400, bool), np.ones(400))
     moments = collector.moments()
-    blocks = atom_blocks(moments, support, 10_000)
+    blocks = blocks_of_moments(moments, support, 10_000)
     assert blocks is not None
     numbers = sum(block.size for block in blocks.blocks)
     assert numbers < 4 * support.num_atoms**2  # rewards that are small beside the support reach few atoms
-    assert atom_blocks(moments, support, numbers) is not None
-    assert atom_blocks(moments, support, numbers - 1) is None
+    assert blocks_of_moments(moments, support, numbers) is not None
+    assert blocks_of_moments(moments, support, numbers - 1) is None

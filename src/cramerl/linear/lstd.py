@@ -45,8 +45,8 @@ from cramerl.linear.transition_sums import (
     SupportReport,
     TransitionSums,
     basis_of_sums,
-    system_by_passes,
     system_from_moments,
+    system_of_rows,
 )
 from cramerl.linear.transitions import Source, feature_table, few_rows, make_rows, real_numbers
 from cramerl.measures import cvar, mean, nearest_distribution, quantile
@@ -423,7 +423,7 @@ class DistributionalLSTD:
                 method = "direct"
             return system, method, basis
         if source is not None:
-            return system_by_passes(source, sums, basis, self.normalisation), method, basis
+            return system_of_rows(source, sums, basis, self.normalisation), method, basis
         raise ValueError("solve needs moments, which were too large to keep in this fit: call fit again")
 
 

@@ -68,15 +68,20 @@ class Branches(NamedTuple):
         return [slice(i, i + size) for i in range(0, len(self.states), size)]
 
 
+def between_atoms(support: Support, rewards: Floats, discounts: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """(..., K) where each atom's backup lies: the atom below it, and how far it is on the way to the next."""
+    z = support.atoms
+    moved = np.clip(rewards[..., None] + discounts[..., None] * z, z[0], z[-1])
+    cell = np.clip(np.searchsorted(z, moved, side="right") - 1, 0, len(z) - 2)
+    return cell, np.clip((moved - z[cell]) / support.spacings[cell], 0.0, 1.0)
+
+
 def backup_adjoint(support: Support, rewards: Floats, discounts: Floats, values: Floats) -> Floats:
     r"""Transpose of `backup`: :math:`M_r^\top v`, for rewards and discounts (...) and values (..., K) on the atoms.
 
     Where the backup of a mass at z splits it between two atoms, this reads v between these atoms, at r + gamma z.
     """
-    z = support.atoms
-    moved = np.clip(rewards[..., None] + discounts[..., None] * z, z[0], z[-1])
-    cell = np.clip(np.searchsorted(z, moved, side="right") - 1, 0, len(z) - 2)
-    fraction = np.clip((moved - z[cell]) / support.spacings[cell], 0.0, 1.0)
+    cell, fraction = between_atoms(support, rewards, discounts)
     values, cell = np.broadcast_arrays(values, cell)
     lower = np.take_along_axis(values, cell, axis=-1)
     return lower + fraction * (np.take_along_axis(values, cell + 1, axis=-1) - lower)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cramerl._arrays import Floats
-from cramerl.linear.blocks import atom_blocks
+from cramerl.linear.blocks import blocks_of_moments
 from cramerl.linear.moments import MomentCollector, Moments
 from cramerl.linear.operators import backup_adjoint, projected_bellman_update, projected_terminal_distribution
 from cramerl.linear.problem import Normalisation, Problem
@@ -64,7 +64,7 @@ def compressed_system(
     """The system from moments alone; ``constant`` (D,) is the whitening's."""
     groups, k = len(moments.rewards), support.num_atoms
     most = max(_MOST_NUMBERS, 2 * moments.crosses.size)
-    blocks = atom_blocks(moments, support, most) if groups > k else None
+    blocks = blocks_of_moments(moments, support, most) if groups > k else None
     move, move_back = (blocks.move, blocks.move_back) if blocks else _moves_by_group(moments, support)
 
     def dense() -> Floats:

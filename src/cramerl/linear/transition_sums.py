@@ -9,10 +9,11 @@ from scipy import sparse
 from scipy.linalg import lstsq
 
 from cramerl._arrays import Floats
+from cramerl.linear.blocks import blocks_of_rows
 from cramerl.linear.moments import Moments, MomentsByDiscount, add_product, scaled_rows
 from cramerl.linear.operators import backup_adjoint
 from cramerl.linear.problem import Basis, Normalisation, SparseGram, Whitening
-from cramerl.linear.systems import LinearSystem, compressed_system, matrix_free_system, one_by_one
+from cramerl.linear.systems import LinearSystem, compressed_system, matrix_free_system
 from cramerl.linear.transitions import Rows, RowTotals, Source, few_rows
 from cramerl.projections import backup
 from cramerl.supports import Support
@@ -293,8 +294,8 @@ def system_from_moments(
     return compressed_system(moments, whitening.constant, sums.support, normalisation)
 
 
-def system_by_passes(source: Source, sums: TransitionSums, basis: Basis, normalisation: Normalisation) -> LinearSystem:
-    """The same system with one pass over the data for each product: where the moments do not fit in memory."""
+def system_of_rows(source: Source, sums: TransitionSums, basis: Basis, normalisation: Normalisation) -> LinearSystem:
+    """The same system where the moments do not fit in memory: from blocks, or with one pass for each product."""
     support, discount, n = sums.support, sums.discount, sums.weight
     k = support.num_atoms
     size = few_rows(8 * max(k, min(sums.num_features, MOST_DENSE)))
@@ -317,18 +318,26 @@ def system_by_passes(source: Source, sums: TransitionSums, basis: Basis, normali
         return basis.fitted(moved / n)
 
     def move_back(weights: Floats) -> Floats:
-        plain = basis.unfitted(weights)
+        fitted = np.moveaxis(weights, -2, 0)  # (D, ..., K): all in one pass
+        each = (*fitted.shape[1:-1], k)
+        plain = basis.unfitted(fitted.reshape(len(fitted), -1))
 
         def product(part: Rows) -> list[Any]:
-            moved = backup_adjoint(support, part.rewards, part.continuation(discount), part.weighted_features @ plain)
-            return [part.next_features.T @ np.where(part.terminated[:, None], 0.0, moved)]
+            axes = (-1, *(1 for _ in each[:-1]))
+            rewards, discounts = part.rewards.reshape(axes), part.continuation(discount).reshape(axes)
+            moved = backup_adjoint(support, rewards, discounts, (part.weighted_features @ plain).reshape(-1, *each))
+            return [part.next_features.T @ np.where(part.terminated[:, None], 0.0, moved.reshape(len(moved), -1))]
 
-        (moved,) = source.total(RowTotals(product, (np.add,), size)).values
-        return basis.gathered(moved / n)
+        (moved,) = source.total(RowTotals(product, (np.add,), few_rows(8 * plain.shape[1]))).values
+        return np.moveaxis(basis.gathered(moved / n).reshape(-1, *each), 0, -2)
 
+    blocks = None
+    if isinstance(basis, Whitening):
+        blocks = blocks_of_rows(source, support, discount, basis, n, MOST_NUMBERS)
     spread, terminal = source.total(RowTotals(constants, (np.add, np.add), size)).values
     spread, terminal = (basis.fitted(part / n) for part in (spread, terminal))
-    return matrix_free_system(move, one_by_one(move_back), spread, terminal, basis.constant, normalisation)
+    products = (blocks.move, blocks.move_back) if blocks else (move, move_back)
+    return matrix_free_system(*products, spread, terminal, basis.constant, normalisation)
 
 
 def _nonzero(table: Any) -> Floats:

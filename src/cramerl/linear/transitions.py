@@ -85,6 +85,11 @@ class Rows(NamedTuple):
             columns: list[Any] = [None if column is None else column[s] for column in self]
             yield Rows(*columns)
 
+    def take(self, index: NDArray[np.intp]) -> Rows:
+        """The rows of these numbers."""
+        columns: list[Any] = [None if column is None else column[index] for column in self]
+        return Rows(*columns)
+
     def continuation(self, discount: float) -> Floats:
         """(n,) discount of what follows, this one where rows have none of their own: 0 where the return ends."""
         return np.where(self.terminated, 0.0, discount if self.discounts is None else self.discounts)
