@@ -124,7 +124,9 @@ def _customers(names: np.ndarray, paid: np.ndarray, last_week: int) -> pd.DataFr
         times, newest = (before > 0).sum(axis=1), week - 1 - (before[:, ::-1] > 0).argmax(axis=1)
         columns = {"customer": names[row], "row": row, "week": week, "since": np.log1p(week - newest)}
         columns |= {"times": np.log1p(times), "average": np.log1p(before.sum(axis=1) / times)}
-        parts.append(pd.DataFrame(columns | {"age": np.log1p(week - first[row]), "spend": paid[row, week]}))
+        # Whole dollars: with few different rewards the equations need one pass over the log.
+        columns |= {"age": np.log1p(week - first[row]), "spend": paid[row, week].round()}
+        parts.append(pd.DataFrame(columns))
     return pd.concat(parts).sort_values(["customer", "week"], ignore_index=True)
 
 
