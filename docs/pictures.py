@@ -18,12 +18,8 @@ from PIL import Image  # noqa: E402
 from cramerl.cli.main import main  # noqa: E402
 
 MOST_BYTES = 300_000
-# Of docs/logs.md: the folder of each evaluation, its picture, where that begins on the page, and its height.
-LOGS = (
-    ("hospital", "log-hospital.png", "", 760),
-    ("shop", "log-shop.png", "", 760),
-    ("recommender", "log-recommender.png", "", 760),
-)
+# Of docs/logs.md: the folders of evaluations whose pages are photographed, the pictures, and their heights.
+LOGS = (("shop", "log-shop.png", 700), ("recommender", "log-recommender.png", 610))
 
 
 def photograph(browser, page: Path, out: Path, *, height: int, at: str = "") -> None:
@@ -75,10 +71,16 @@ def make_asterix(trained: Path, out: Path) -> None:
 
 
 def make_logs(evaluated: Path, out: Path) -> None:
-    """Photograph the pages of the evaluations in docs/logs.md."""
+    """Copy the picture, or photograph the top of the page, of each evaluation in docs/logs.md."""
+    folders = ["hospital", *(folder for folder, _, _ in LOGS)]
+    if missing := [name for name in folders if not (evaluated / name / "evaluation.html").exists()]:
+        sys.exit(f"OUT must be the folder of the evaluations in docs/logs.md, but {evaluated} has no {missing[0]}")
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(evaluated / "hospital" / "evaluation.png", out / "log-hospital.png")
+    shrink(out / "log-hospital.png")
     with tempfile.TemporaryDirectory() as profile, open_chromium(Path(profile)) as browser:
-        for folder, name, at, height in LOGS:
-            photograph(browser, evaluated / folder / "evaluation.html", out / name, height=height, at=at)
+        for folder, name, height in LOGS:
+            photograph(browser, evaluated / folder / "evaluation.html", out / name, height=height)
 
 
 def make(demo: Path, out: Path) -> None:
