@@ -32,7 +32,8 @@ def main() -> None:
     came, predicted = table[options.came].to_numpy(), table["mean"].to_numpy()
     average = np.broadcast_to(probs.mean(axis=0), probs.shape)
     print(f"{len(table):,} rows; verdict: {about['verdict']}")
-    print(f"mean predicted {predicted.mean():.2f}, came {came.mean():.2f}; correlation {np.corrcoef(predicted, came)[0, 1]:.2f}")
+    together = np.corrcoef(predicted, came)[0, 1]
+    print(f"mean predicted {predicted.mean():.2f}, came {came.mean():.2f}; correlation {together:.2f}")
     print(f"CRPS of the predictions {crps(support, probs, came).mean():.2f}")
     print(f"CRPS of the average prediction for all rows {crps(support, average, came).mean():.2f}")
     print(f"CRPS of what came, as one distribution for all rows {pooled_crps(came):.2f}")

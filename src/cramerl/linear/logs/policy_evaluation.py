@@ -170,7 +170,7 @@ class PolicyEvaluations(dict[str, PolicyEvaluation]):
 
     @property
     def baseline(self) -> str:
-        """The policy that others are compared with: the one that made the log if it is among them, or else the first."""
+        """The policy that others are compared with: the one that made the log if it is there, or else the first."""
         return next((name for name, each in self.items() if each.policy is None), next(iter(self)))
 
     def difference(self, first: str, second: str, what: str = "mean", at: float | None = None) -> Estimate:
