@@ -98,7 +98,7 @@ def hospital(folder: Path) -> None:
 
 
 def shop(folder: Path, last_week: int = 39) -> None:
-    """A quarter of the customers by week: what is known at its start, and what they spend in it; and all of them now."""
+    """A quarter of the customers by week: what is known of each, and what each spends. And all customers now."""
     (master,) = package_files("Lifetimes==0.11.3", "lifetimes/datasets/CDNOW_master.txt")
     bought = pd.read_csv(io.BytesIO(master), sep=r"\s+", skiprows=1, names=["customer", "day", "items", "spend"])
     day = pd.to_datetime(bought["day"].astype(str))
