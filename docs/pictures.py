@@ -18,6 +18,8 @@ from PIL import Image  # noqa: E402
 from cramerl.cli.main import main  # noqa: E402
 
 MOST_BYTES = 300_000
+# Of docs/logs.md: the folders of evaluations whose pages are photographed, the pictures, and their heights.
+LOGS = (("shop", "log-shop.png", 860), ("recommender", "log-recommender.png", 610))
 
 
 def photograph(browser, page: Path, out: Path, *, height: int, at: str = "") -> None:
@@ -68,6 +70,19 @@ def make_asterix(trained: Path, out: Path) -> None:
     shrink(figure)
 
 
+def make_logs(evaluated: Path, out: Path) -> None:
+    """Copy the picture, or photograph the top of the page, of each evaluation in docs/logs.md."""
+    folders = ["hospital", *(folder for folder, _, _ in LOGS)]
+    if missing := [name for name in folders if not (evaluated / name / "evaluation.html").exists()]:
+        sys.exit(f"OUT must be the folder of the evaluations in docs/logs.md, but {evaluated} has no {missing[0]}")
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(evaluated / "hospital" / "evaluation.png", out / "log-hospital.png")
+    shrink(out / "log-hospital.png")
+    with tempfile.TemporaryDirectory() as profile, open_chromium(Path(profile)) as browser:
+        for folder, name, height in LOGS:
+            photograph(browser, evaluated / folder / "evaluation.html", out / name, height=height)
+
+
 def make(demo: Path, out: Path) -> None:
     """Make all pictures of the demonstration."""
     pair = [demo / "runs" / agent for agent in ("s51", "c51")]
@@ -116,10 +131,14 @@ if __name__ == "__main__":
     for game in ("pong", "asterix"):
         text = f"make only the picture of this run of Atari's {game.title()}, which needs its weights"
         parser.add_argument(f"--{game}", type=Path, metavar="RUN", help=text)
+    text = "make only the pictures of docs/logs.md, from this folder of its evaluations"
+    parser.add_argument("--logs", type=Path, metavar="OUT", help=text)
     options = parser.parse_args()
+    if options.logs:
+        make_logs(options.logs, options.out)
     if options.pong:
         make_pong(options.pong, options.out)
     if options.asterix:
         make_asterix(options.asterix, options.out)
-    if not (options.pong or options.asterix):
+    if not (options.pong or options.asterix or options.logs):
         make(options.demo, options.out)

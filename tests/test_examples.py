@@ -42,7 +42,7 @@ def test_agents_with_a_loop_of_their_own_learn_when_to_stop(library):
         assert zero == pytest.approx(1 - chance, abs=0.05)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/logs.md"])
 def test_example_prints_what_the_page_says(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     code, output = re.search(r"```python\n(.*?)```\n+```text\n(.*?)```", text, re.DOTALL).groups()  # pyright: ignore

@@ -28,7 +28,7 @@ def test_images_are_small_shown_and_made_by_make_pictures(image):
 def test_beside_every_picture_is_its_command(page, place, target):
     """In the paragraph after it."""
     caption = page.read_text(encoding="utf-8")[place:].split("\n\n")[1]
-    assert re.search(r"`cramerl (demo|watch|report)", caption), caption
+    assert re.search(r"`cramerl (demo|evaluate|watch|report)", caption), caption
 
 
 def test_a_folder_without_a_demonstration_is_refused(tmp_path):

@@ -61,8 +61,9 @@ def policy_plots(found: PolicyEvaluations) -> list[DotPlot]:
 
 
 def difference_plots(found: PolicyEvaluations) -> list[DotPlot]:
-    """How much more each policy has than the first."""
-    first, *others = found
+    """How much more each policy has than the baseline."""
+    first = found.baseline
+    others = [name for name in found if name != first]
     plots, little = [], _little(found[first])
     for title, what, at in (
         ("Difference of the means", "mean", None),

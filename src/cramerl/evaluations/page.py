@@ -182,6 +182,7 @@ def write_page(found: PolicyEvaluation | PolicyEvaluations, folder: Path, comman
         sections=sections,
         policies=policy_plots(several) if together else [],
         differences=difference_plots(several) if together else [],
+        baseline=several.baseline,
         log=_log_facts(first),
         level=f"{100 * first.distribution.level:g}%",
         verdicts=VERDICTS,

@@ -177,7 +177,7 @@ def _episodes(found: PolicyEvaluation, n: Trust) -> list[TrustRow]:
             "beyond_cuts",
             "Weight of returns after the cuts",
             _share(n.beyond_cuts),
-            "Of the discounted weight of an average episode. The log never was there.",
+            "Of the discounted weight of an average return. The log never was there.",
             _threshold(limits.BEYOND_CUTS, share=True) + ", if columns only move one way",
         ),
         TrustRow(

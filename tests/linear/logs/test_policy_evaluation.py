@@ -13,6 +13,7 @@ from small_worlds import LOGGED, TARGET, WORLD, read
 from cramerl import Support
 from cramerl.linear import Log, PolicyEvaluation, PolicyEvaluations, evaluate_policy
 from cramerl.linear.logs import rows as rows_module
+from cramerl.linear.logs.wording import differences
 from cramerl.measures import quantile
 
 ALWAYS_ONE = np.array([[0.0, 1.0]] * 3)
@@ -194,6 +195,17 @@ def test_policies_are_compared_on_the_same_episodes(log):
         found.difference("new", "old", "cvar", 0.0)
     with pytest.raises(ValueError, match="z must be a finite number, got None"):
         found.difference("new", "old", "cdf")
+
+
+@pytest.mark.parametrize("names", [("new", "old"), ("old", "new")])
+def test_a_policy_is_told_by_what_it_has_more_than_the_one_that_made_the_log(names):
+    found = quick(small(), {name: TARGET if name == "new" else None for name in names})
+    assert found.baseline == "old"
+    gain = found.difference("new", "old")
+    said = differences(found).splitlines()
+    assert said[0] == "Policy new has more than old"
+    assert f"{gain.value:.4g}   95% interval {gain.low:.4g} to {gain.high:.4g}" in said[1]
+    assert PolicyEvaluations(a=found["new"], b=found["new"]).baseline == "a"
 
 
 def test_the_bootstrap_pairs_policies_too():

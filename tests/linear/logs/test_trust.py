@@ -324,6 +324,16 @@ def test_the_gravest_reason_comes_first_and_decides():
     assert len(set(found.trust.reasons)) == len(found.trust.reasons)
 
 
+def test_what_lies_after_the_cuts_depends_on_where_returns_start():
+    """30 weeks of each customer, whose last is left out: 29 steps from the first state, 15 from an average one."""
+    settings: dict[str, Any] = {"features": "bins:4", "discount": 0.9, "intervals": "none"}
+    by_start = {start: evaluate_policy(customers(), start=start, **settings).trust for start in ("episodes", "rows")}
+    assert by_start["episodes"].beyond_cuts == pytest.approx(0.9**29)
+    assert by_start["rows"].beyond_cuts == pytest.approx(np.mean(0.9 ** np.arange(1, 30)))
+    assert not any("only move one way" in reason for reason in by_start["episodes"].reasons)
+    assert any("only move one way, and 30%" in reason for reason in by_start["rows"].reasons)
+
+
 def test_the_numbers_are_what_they_say(healthy):
     found, log = healthy.trust, healthy.log
     (block,) = log.blocks()

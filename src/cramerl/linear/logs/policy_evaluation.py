@@ -168,6 +168,11 @@ class PolicyEvaluation:
 class PolicyEvaluations(dict[str, PolicyEvaluation]):
     """Evaluations of several policies on one log, by name."""
 
+    @property
+    def baseline(self) -> str:
+        """The policy that others are compared with: the one that made the log if it is there, or else the first."""
+        return next((name for name, each in self.items() if each.policy is None), next(iter(self)))
+
     def difference(self, first: str, second: str, what: str = "mean", at: float | None = None) -> Estimate:
         """How much more the first policy has than the second, with an interval that knows both saw the same episodes.
 

@@ -24,7 +24,7 @@ class Beyond(NamedTuple):
     """What lies after the cuts of a log.
 
     Attributes:
-        share: of the discounted weight of an average episode, how much comes after its cut.
+        share: of the discounted weight of an average return from the starts, how much comes after the episode's cut.
         drifting: numeric columns that only grow, or only shrink, along episodes.
     """
 
@@ -54,13 +54,13 @@ def regularisation_shift(model: DistributionalLSTD, starts: Starts) -> float:
     return float(starts.mean @ (weights - model.means_.weights))
 
 
-def beyond_log(log: Log, discount: float) -> Beyond:
-    """What lies after the cuts of a log."""
+def beyond_log(log: Log, discount: float, *, from_all: bool = False) -> Beyond:
+    """What lies after the cuts of a log, for returns from the first states of its episodes, or from all states."""
     left, names = [], log.schema.number_names
     rising, falling, rows = np.zeros(len(names)), np.zeros(len(names)), 0
     for block in log.blocks():
-        firsts = block.step == 0
-        left.append(np.where(block.complete, 0.0, discounts_left(block, discount))[firsts])
+        starts = np.full(len(block.step), True) if from_all else block.step == 0
+        left.append(np.where(block.complete, 0.0, discounts_left(block, discount))[starts])
         numbers, going = block.observations.numbers, ~block.terminated
         moved = numbers[block.following[going]] - numbers[block.current[going]]
         rising, falling, rows = rising + (moved > 0).sum(axis=0), falling + (moved < 0).sum(axis=0), rows + len(moved)

@@ -58,7 +58,7 @@ class Trust(NamedTuple):
         unseen_action_share: share of the policy's probability on actions that the log never took in such states.
         start_coverage: share of the given start states that are like states of the log.
         regularisation_shift: how much the mean moves where regularisation is thirty times weaker, in standard errors.
-        beyond_cuts: share of the discounted weight of an average episode that comes after its cut.
+        beyond_cuts: share of the discounted weight of an average return that comes after the cut of its episode.
         drifting: numeric columns of the state that only grow, or only shrink, along episodes.
     """
 
@@ -120,12 +120,12 @@ def judge(found: PolicyEvaluation) -> Trust:
 def _numbers(found: PolicyEvaluation) -> Trust:
     model, log, policy = found.model, found.log, found.policy
     certificate, checks = model.certificate_, row_checks(found.model, found._rows)
-    size, beyond = determined_features(model), beyond_log(log, found.discount)
+    starts: Any = found._starts
+    size, beyond = determined_features(model), beyond_log(log, found.discount, from_all=starts.kind == "rows")
     spread = float(np.sqrt(max(0.0, float(variance(model.support_, found.distribution.probs)))))
     selection = found.selection
     by_name = {comparison.name: comparison for comparison in found.comparisons_of_episodes}
     sampling = by_name.get("importance sampling")
-    starts: Any = found._starts
     cover = np.nan if starts.observations is None else start_coverage(log, starts.observations)
     return Trust(
         verdict="use",

@@ -57,9 +57,9 @@ def answer(
 
 
 def differences(found: PolicyEvaluations, cvars: Sequence[float] = CVARS) -> str:
-    """How much more each policy has than another; empty for a single one."""
-    parts = []
-    for first, second in combinations(found, 2):
+    """How much more each policy has than another, the baseline last; empty for a single one."""
+    parts, order = [], sorted(found, key=lambda name: found[name].policy is None)
+    for first, second in combinations(order, 2):
         level = found[first].distribution.level
         lines = [f"Policy {first} has more than {second}", _row("mean", found.difference(first, second), level)]
         for a in cvars:
