@@ -148,15 +148,19 @@ def solve(matrix: Any, constant: Any) -> Any:
 
 
 def _errors(weights: Any, expected: Any, phi: Any, support: Support, normalisation: str) -> str | None:
-    """How wrong masses and means are, if they are; all are compared with their own largest."""
+    """How wrong masses and means are, if they are; all are compared with their own largest.
+
+    Where the total mass is not one, what it is too much counts at the atoms' distance from zero.
+    """
     offset = Extended(1) / support.num_atoms if normalisation == "affine" else 0
     masses, right = phi @ weights + offset, phi @ expected + offset
-    error = float(np.abs(masses - right).max())
-    if not error <= TOLERANCE * max(1.0, float(np.abs(right).max())):
+    error, largest = float(np.abs(masses - right).max()), max(1.0, float(np.abs(right).max()))
+    if not error <= TOLERANCE * largest:
         return f"masses are wrong by {error:.2g}"
     means, true = masses @ support.atoms, right @ support.atoms
     error, size = float(np.abs(means - true).max()), float(np.abs(true).max())
-    least = TOLERANCE * (support.v_max - support.v_min) + 1e-12 * float(np.abs(support.atoms).max())
+    far, beyond = float(np.abs(support.atoms).max()), float(np.abs(right.sum(axis=1) - 1).max())
+    least = TOLERANCE * (largest * (support.v_max - support.v_min) + beyond * far) + 1e-12 * far
     return None if error <= least else f"means of up to {size:.3g} are wrong by {error:.2g}"
 
 

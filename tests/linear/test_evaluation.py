@@ -276,7 +276,7 @@ def test_states_that_are_never_seen_are_right_or_warned_of():
         right = evaluate(process, tabular(31), support, method="direct")
     np.testing.assert_allclose(right.masses, process.true_returns(support), atol=1e-9)
     with pytest.warns(
-        UserWarning, match=r"masses may be wrong by .*: rounding hides states of little weight"
+        UserWarning, match=r"masses, or means .*, may be wrong by .*: rounding hides states of little weight"
     ) as caught:
         wrong = evaluate(process, tabular(31), support, method="krylov", normalisation="affine")
     assert len(caught) == 1
@@ -289,9 +289,13 @@ def test_a_discount_that_leaves_too_few_digits_is_said():
     features, support = random_features(16, 8, 0), Support.uniform(-1e6, 1.001e9, 21)
     with pytest.warns(UserWarning, match=r"1 - discount = 1e-09 leaves too few digits with features of this condition"):
         evaluate(process, features, support)
+    with pytest.warns(UserWarning, match=r"means in widths of the support, may be wrong by 2\.\de-06"):
+        evaluate(process, tabular(16), support)  # the errors of 21 masses add up in the mean
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert "Mean returns equal LSTD's" in evaluate(process, tabular(16), support).summary()
+        nearer = examples.gridworld(4, 4, 1 - 1e-8)
+        support = Support.uniform(-1e6, 1.001e8, 21)
+        assert "Mean returns equal LSTD's" in evaluate(nearer, tabular(16), support).summary()
 
 
 def test_weights_that_are_not_stationary_are_taken_with_a_warning():

@@ -178,7 +178,7 @@ def evaluate(
     support = suggest_support(process) if support is None else support
     problem = make_problem(process, features, support, normalisation, state_distribution)
     system = process_system(problem)
-    found = solve(system, method, tol, process.discount, problem.largest_mass)
+    found = solve(system, method, tol, process.discount, problem.largest_error)
     _warn_of_error(problem, found)
     weights = problem.whitening.inverse @ found.weights
     evaluation = Evaluation(problem, weights, found.residual, found.iterations, found.method)
@@ -189,7 +189,7 @@ def evaluate(
 def _warn_of_error(problem: Problem, found: Solution) -> None:
     """Say that masses may be wrong, and why."""
     certain = certain_part(problem.process.discount)
-    rounding = rounding_error(problem.process.discount, problem.worst_condition())
+    rounding = rounding_error(problem.process.discount, problem.worst_condition(), problem.support.num_atoms)
     if found.error <= MOST_ERROR and rounding <= MOST_ERROR:
         return
     why = "with weights that are not stationary the process may diverge"
@@ -201,7 +201,7 @@ def _warn_of_error(problem: Problem, found: Solution) -> None:
     elif problem.stationary:
         why = f"1 - discount = {certain:.3g} leaves too few digits with features of this condition"
     wrong = f"{max(found.error, rounding):.1e} (residual {found.residual:.1e})"
-    warnings.warn(f"the masses may be wrong by {wrong}: {why}", stacklevel=3)
+    warnings.warn(f"the masses, or means in widths of the support, may be wrong by {wrong}: {why}", stacklevel=3)
 
 
 class Iterate(NamedTuple):

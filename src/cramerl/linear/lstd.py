@@ -381,7 +381,8 @@ class DistributionalLSTD:
                 stacklevel=5,
             )
             return self._constrained(source, sums, basis)
-        digits = rounding_error(sums.largest_discount, 1.0 if math.isnan(basis.condition) else basis.condition)
+        condition = 1.0 if math.isnan(basis.condition) else basis.condition
+        digits = rounding_error(sums.largest_discount, condition, sums.support.num_atoms)
         if not exploded and found.error <= MOST_ERROR < digits:
             warnings.warn(
                 f"the masses may be wrong by {digits:.1e}: a discount of {sums.largest_discount:.10g} leaves too few "

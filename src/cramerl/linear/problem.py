@@ -124,9 +124,15 @@ class Problem(NamedTuple):
         atoms = self.support.atoms
         return self.features @ (weights @ atoms) + self.offset * atoms.sum()
 
-    def largest_mass(self, whitened: Floats) -> float:
-        """Largest mass that whitened weights (D, K) give to any atom in any state, however rare."""
-        return max(float(np.abs(part).max()) for part in self._parts(self.whitening.inverse @ whitened))
+    def largest_error(self, whitened: Floats) -> float:
+        """What a difference of whitened weights (D, K) makes at most, in any state, however rare.
+
+        It is the largest difference of a mass, or of a mean return in widths of the support.
+        """
+        atoms = self.support.atoms
+        scaled = atoms / (atoms[-1] - atoms[0])
+        parts = self._parts(self.whitening.inverse @ whitened)
+        return max(max(float(np.abs(part).max()), float(np.abs(part @ scaled).max())) for part in parts)
 
     def worst_condition(self) -> float:
         """Condition number of single states; where columns are orthogonal, rare states are as good as others."""

@@ -49,9 +49,13 @@ def certain_part(discount: float) -> float:
     return 1.0 - discount if discount < 1 else _LEAST_HORIZON
 
 
-def rounding_error(discount: float, condition: float) -> float:
-    """How far rounding of the system alone may move masses; features of this condition number make it larger."""
-    return _ROUNDINGS * np.finfo(np.float64).eps * condition**0.5 / certain_part(discount)
+def rounding_error(discount: float, condition: float, num_atoms: int) -> float:
+    """How far rounding of the system alone may move masses, or means in widths of the support.
+
+    Features of this condition number make it larger. In a mean the errors of all masses add up, with random signs.
+    """
+    together = max(1.0, 0.5 * num_atoms**0.5)
+    return _ROUNDINGS * np.finfo(np.float64).eps * together * condition**0.5 / certain_part(discount)
 
 
 def _norm(weights: Floats) -> float:
