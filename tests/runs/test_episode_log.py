@@ -222,7 +222,9 @@ def test_returns_beyond_single_precision_end_a_run(tmp_path):
 
     gymnasium.register("Rich-v0", Rich)
     try:
-        with pytest.raises(ValueError, match=r"^returns of episodes must lie within 3\.4e\+38 .* gave 1\.0e\+39: scale"):
+        with pytest.raises(
+            ValueError, match=r"^returns of episodes must lie within 3\.4e\+38 .* gave 1\.0e\+39: scale"
+        ):
             train(config("Rich-v0"), tmp_path / "run")
     finally:
         gymnasium.registry.pop("Rich-v0")

@@ -254,5 +254,5 @@ def test_a_folder_without_a_model_and_links(log, tmp_path):
     (tmp_path / "there").mkdir()
     path = save_evaluation(evaluated(log), tmp_path / "there")
     os.symlink(path, tmp_path / MODEL_FILE)
-    with pytest.raises(ValueError, match="is a link"):
+    with pytest.raises(ValueError, match=r"^[^ ]*model\.npz is a link"):
         load_evaluation(tmp_path)

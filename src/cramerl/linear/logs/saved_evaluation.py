@@ -153,13 +153,15 @@ def load_evaluation(folder: str | Path, policy: str | None = None) -> SavedEvalu
         policy: the name of the policy, where several were evaluated.
     """
     try:
-        arrays = read_arrays(read_inside(folder, MODEL_FILE, most=MODEL_BYTES))
-        about = parse_json(arrays.pop("about").tobytes())
-        known = [_text(each["name"]) for each in about["policies"]]
+        data = read_inside(folder, MODEL_FILE, most=MODEL_BYTES)
     except FileNotFoundError:
         raise ValueError(
             f"folder must be one that cramerl evaluate --data wrote, {folder} holds no {MODEL_FILE}"
         ) from None
+    try:
+        arrays = read_arrays(data)
+        about = parse_json(arrays.pop("about").tobytes())
+        known = [_text(each["name"]) for each in about["policies"]]
     except _TAMPERED as error:
         raise _wrong(folder, error) from error
     if policy is None and len(known) > 1:
