@@ -7,7 +7,17 @@ import pytest
 from oracles_linear import random_process
 
 from cramerl import Support, cramer_distance_sq
-from cramerl.linear import MarkovRewardProcess, evaluate, evaluation, examples, random_features, tabular, with_bias
+from cramerl.linear import (
+    MarkovRewardProcess,
+    certificates,
+    evaluate,
+    evaluation,
+    examples,
+    random_features,
+    suggest_support,
+    tabular,
+    with_bias,
+)
 from cramerl.linear.reference import reference_distribution
 
 SUPPORT = Support.uniform(-8, 8, 9)
@@ -173,3 +183,12 @@ def test_an_evaluation_can_be_pickled():
     again = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(again.masses, found.masses)
     assert again.certificate.sentences == found.certificate.sentences
+
+
+def test_a_contraction_that_is_not_found_is_not_a_number_in_a_sentence(monkeypatch):
+    """Close to a discount of one, the search for an eigenvalue would take minutes."""
+    monkeypatch.setattr(certificates, "_spectral_radius", lambda system: float("nan"))
+    process = examples.ring(discount=0.9)
+    sentences = evaluate(process, tabular(process.num_states), suggest_support(process)).certificate.sentences
+    assert any(sentence.endswith("or less; how far in the long run was not found.") for sentence in sentences)
+    assert "nan" not in " ".join(sentences)

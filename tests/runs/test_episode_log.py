@@ -212,6 +212,24 @@ def test_what_an_environment_gives_is_blamed_and_not_the_settings(what, number, 
         gymnasium.registry.pop("Bad-v0")
 
 
+def test_returns_beyond_single_precision_end_a_run(tmp_path):
+    """Each of the rewards is within it."""
+
+    class Rich(Broken):
+        def step(self, action: Any) -> Any:
+            self.count += 1
+            return np.zeros(2, np.float32), 2e38, self.count % 5 == 0, False, {}
+
+    gymnasium.register("Rich-v0", Rich)
+    try:
+        with pytest.raises(
+            ValueError, match=r"^returns of episodes must lie within 3\.4e\+38 .* gave 1\.0e\+39: scale"
+        ):
+            train(config("Rich-v0"), tmp_path / "run")
+    finally:
+        gymnasium.registry.pop("Rich-v0")
+
+
 @pytest.mark.parametrize("method", ["reset", "step"])
 def test_an_exception_in_an_environment_is_a_sentence_that_names_the_last_checkpoint(method, tmp_path):
     class Failing(Broken):

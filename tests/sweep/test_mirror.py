@@ -189,3 +189,16 @@ def test_a_link_is_not_uploaded_because_its_target_would_be(tmp_path):
 def test_a_job_whose_name_in_the_storage_leaves_the_sweep_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"names a file that is not below it: '../x'"):
         Mirror.of_job(f"file://{tmp_path}/bucket", tmp_path / "out", "../x")
+
+
+def test_files_of_other_names_in_a_storage_do_not_count(tmp_path):
+    """A storage may be shared, and a list of it is sorted by name."""
+    here = mirror(tmp_path / "bucket", a_run(tmp_path / "run"))
+    here.upload()
+    for name in ("zzz.json", "999999999999-x-1.json", ".hidden", "9"):
+        for folder in ("snapshots", "files"):
+            (tmp_path / "bucket/pong/x" / folder / name).write_text("theirs")
+    assert here.step() == 500
+    here.upload()
+    assert mirror(tmp_path / "bucket", tmp_path / "back").download(checkpoints=True)
+    assert len(list((tmp_path / "bucket/pong/x").rglob("*zzz.json"))) == 2

@@ -19,6 +19,7 @@ from cramerl.projections import backup, project
 from cramerl.supports import Support
 
 # Distance up to which the constant function counts as a combination of the features.
+_RESTARTS = 200  # of the search for an eigenvalue: some seconds, where discounts near one leave many that are close
 _IN_SPAN = 1e-9
 # Difference up to which means count as equal, relative to the largest return of the support, where theory is silent.
 _EQUAL = 1e-8
@@ -176,7 +177,7 @@ def _spectral_radius(system: LinearSystem) -> float:
     start = np.random.default_rng(0).normal(size=size)
     try:
         largest: Any = eigs
-        found = largest(operator, k=1, which="LM", v0=start, tol=1e-6, maxiter=2000, return_eigenvectors=False)
+        found = largest(operator, k=1, which="LM", v0=start, tol=1e-6, maxiter=_RESTARTS, return_eigenvectors=False)
         return float(np.abs(found).max())
     except ArpackError:
         return math.nan
@@ -244,13 +245,19 @@ def _sentences(problem: Problem, found: Certificate) -> tuple[str, ...]:
             f"Returns can fall beyond the support: a backup clips {found.clipped_mass:.2g} of the mass on average."
         )
     say.append(f"The features' Gram matrix has condition number {found.gram_condition:.3g}.")
+    unknown = math.isnan(found.contraction_observed)
     if found.contraction_guaranteed is None:
-        observed = f"(observed factor {found.contraction_observed:.4f})"
-        say.append(f"The state distribution is not stationary: no contraction is guaranteed {observed}.")
+        observed = "" if unknown else f" (observed factor {found.contraction_observed:.4f})"
+        say.append(f"The state distribution is not stationary: no contraction is guaranteed{observed}.")
     else:
+        observed = (
+            "how far in the long run was not found"
+            if unknown
+            else f"in the long run to {found.contraction_observed:.4f}"
+        )
         say.append(
             f"Each step of the process shrinks errors in Cramér norm to {found.contraction_guaranteed:.4f} of their "
-            f"size or less; in the long run to {found.contraction_observed:.4f}."
+            f"size or less; {observed}."
         )
     bound, values = found.distribution_bound, found.value_bound
     if bound is not None:

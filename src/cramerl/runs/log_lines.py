@@ -35,7 +35,7 @@ def log_line(
     """
     row = heading | {"charts/episodes": int(totals.episodes), "charts/epsilon": _short(exploration)}
     if totals.episodes:
-        row["charts/episodic_return"] = _short(totals.returns / totals.episodes)
+        row["charts/episodic_return"] = _score(totals.returns / totals.episodes)
         row["charts/episodic_length"] = _short(totals.lengths / totals.episodes)
     if episodes_cut is not None:
         row["charts/episodes_cut"] = episodes_cut
@@ -54,12 +54,12 @@ def log_line(
 def episode_lines(lane: dict[str, Any], episodes: Episodes) -> Iterator[str]:
     """A line for each training episode; ``lane`` is what tells the run from others of its group."""
     own = json.dumps(lane)[1:-1]
-    columns = (episodes.steps, episodes.envs, episodes.returns.astype(np.float32), episodes.lengths, episodes.cut)
+    columns = (episodes.steps, episodes.envs, episodes.returns, episodes.lengths, episodes.cut)
     # Made by hand: there may be thousands a second.
     for step, env, score, length, cut in zip(*columns, strict=True):
         kind = "cut" if cut else "training"
         yield (
-            f'{{"step": {step}, {own}, "kind": "{kind}", "env_index": {env}, "return": {_short(score)!r}, '
+            f'{{"step": {step}, {own}, "kind": "{kind}", "env_index": {env}, "return": {_score(score)!r}, '
             f'"length": {length}}}\n'
         )
 
@@ -67,7 +67,7 @@ def episode_lines(lane: dict[str, Any], episodes: Episodes) -> Iterator[str]:
 def evaluation_episode_lines(lane: dict[str, Any], step: int, played: Iterable[Episode]) -> Iterator[str]:
     """A line for each evaluation episode of a run."""
     for score, length in played:
-        row = {"step": step, **lane, "kind": "evaluation", "return": _short(score), "length": length}
+        row = {"step": step, **lane, "kind": "evaluation", "return": _score(score), "length": length}
         yield json.dumps(row, allow_nan=False) + "\n"
 
 
@@ -84,4 +84,16 @@ def warning_of_cuts(config: TrainConfig, cut: int, ended: int) -> str | None:
 
 def _short(value: Any) -> float:
     """The value with the digits of single precision, which keeps logs small."""
-    return float(str(np.float32(value)))
+    with np.errstate(over="ignore"):
+        return float(str(np.float32(value)))
+
+
+def _score(value: Any) -> float:
+    """The return of an episode, or a mean of some, in short; ValueError if single precision does not reach so far."""
+    score = _short(value)
+    if not math.isfinite(score):
+        raise ValueError(
+            f"returns of episodes must lie within {np.finfo(np.float32).max:.1e} (float32), the environment gave "
+            f"{float(value):.1e}: scale its rewards down"
+        )
+    return score

@@ -27,6 +27,7 @@ from cramerl.sweep.folder import inspect_run, log_file
 
 _KEEP = 2  # snapshots, the newest included: one may be damaged, or be deleted while it is downloaded
 _SUM = re.compile("[0-9a-f]{64}")
+_SNAPSHOT = re.compile("[0-9]{12}-[0-9]{6}-[0-9a-f]{8}[.]json")
 _LOG = "LOG"  # name of the job's log in a snapshot; it is not in the job's folder
 
 
@@ -132,10 +133,12 @@ class Mirror:
         write_whole(path, write)
 
     def _list(self, folder: str) -> dict[str, int]:
-        """The files of a folder in the storage, with their sizes."""
+        """The files of a folder in the storage, with their sizes; without those that have other names than ours."""
         self._fs.invalidate_cache()
         found = self._fs.find(f"{self._root}/{folder}", detail=True)
-        return {name.rpartition("/")[2]: entry["size"] for name, entry in found.items()}
+        sizes = {name.rpartition("/")[2]: entry["size"] for name, entry in found.items()}
+        known = _SNAPSHOT if folder == "snapshots" else _SUM
+        return {name: size for name, size in sizes.items() if known.fullmatch(name)}
 
     def _read(self, name: str) -> dict[str, str]:
         files = parse_json(self._fs.cat_file(f"{self._root}/snapshots/{name}"))
