@@ -39,10 +39,20 @@ class ReturnDistribution:
         probs: (K,) probabilities: the nearest proper distribution.
         level: of the intervals.
         influence: how the log's episodes move the heights of the CDF; None without intervals.
+        on_atoms: whether returns lie on the atoms. If not, a height of the CDF is the mean of its gap between two
+            atoms, and intervals of the CDF and of quantiles also hold what a straight line through the gap gives.
     """
 
-    def __init__(self, support: Support, masses: Floats, level: float, influence: HeightInfluence | None):
+    def __init__(
+        self,
+        support: Support,
+        masses: Floats,
+        level: float,
+        influence: HeightInfluence | None,
+        on_atoms: bool = True,
+    ):
         self.support, self.masses, self.level, self.influence = support, masses, level, influence
+        self.on_atoms = on_atoms
         self.probs: Floats = nearest_distribution(support, masses)
         self._slopes = None if influence is None else _slopes(support, masses)
 
@@ -59,11 +69,11 @@ class ReturnDistribution:
 
     def cdf(self, z: float) -> Estimate:
         """The probability of a return of z or less."""
-        return self._height(int(np.searchsorted(self.support.atoms, _number("z", z), side="right")) - 1)
+        return self._height("cdf", z)
 
     def below(self, z: float) -> Estimate:
         """The probability of a return less than z."""
-        return self._height(int(np.searchsorted(self.support.atoms, _number("z", z), side="left")) - 1)
+        return self._height("below", z)
 
     def quantile(self, level: float) -> Estimate:
         """The smallest atom whose CDF reaches the level; its interval inverts the band around the CDF."""
@@ -73,6 +83,8 @@ class ReturnDistribution:
             return Estimate(value, np.nan, np.nan, np.nan)
         low, high = self.band()
         ends = [self._first_reaching(side, level) for side in (high, low)]
+        lines = [self._lines_reaching(side, level) for side in (high, low)]
+        ends = [min(ends[0], lines[0]), max(ends[1], lines[1])]
         at = max(0, min(len(low) - 1, int(np.searchsorted(self.support.atoms, value))))
         return Estimate(value, min(ends[0], value), max(ends[1], value), self._error_of_quantile(at))
 
@@ -104,9 +116,7 @@ class ReturnDistribution:
             raise ValueError(f"what must be 'mean', or 'cvar', 'cdf' or 'below' with a number, got {name!r}, {at!r}")
         if name == "cvar":  # the quantile less the area under the CDF below it, divided by the level
             return -spacings * (heights < at) / at
-        side = "right" if name == "cdf" else "left"
-        place = int(np.searchsorted(self.support.atoms, at, side=side)) - 1
-        return (np.arange(len(heights)) == place).astype(np.float64)
+        return (np.arange(len(heights)) == self._place(name, at)).astype(np.float64)
 
     def __repr__(self) -> str:
         return f"ReturnDistribution(mean {self.mean}, 5% {self.quantile(0.05)}, 95% {self.quantile(0.95)})"
@@ -114,12 +124,55 @@ class ReturnDistribution:
     def _repr_html_(self) -> str:
         return f"<div>{escape(repr(self))}</div>{_svg.bars(self.support.atoms, self.probs)}"
 
-    def _height(self, place: int) -> Estimate:
+    def slopes(self) -> Floats:
+        """(K - 1,) slope of the CDF within each gap: the smaller of those to its neighbours; 0 if returns lie on atoms.
+
+        The CDF of straight lines with these slopes has the same means over gaps, rises everywhere, and keeps its jumps.
+        """
+        widths = self.support.spacings
+        if self.on_atoms:
+            return np.zeros(len(widths))
+        wide = np.concatenate([widths[:1], widths, widths[-1:]])
+        rises = np.diff(np.concatenate([[0.0], self.heights, [1.0]])) / (0.5 * (wide[:-1] + wide[1:]))
+        return np.maximum(0.0, np.minimum(rises[:-1], rises[1:]))
+
+    def shift(self, name: str, at: float | None) -> float:
+        """What straight lines through gaps add to "cdf" or "below" at a return; 0 for "mean" and "cvar"."""
+        if at is None or name not in ("cdf", "below"):
+            return 0.0
+        place = self._place(name, at)
+        if place < 0 or place >= len(self.support.spacings):
+            return 0.0
+        middle = 0.5 * (self.support.atoms[place] + self.support.atoms[place + 1])
+        return float(self.slopes()[place] * (at - middle))
+
+    def _place(self, name: str, z: float) -> int:
+        """The gap whose height is the CDF at z, or just below it; -1 below all atoms."""
+        side = "right" if name == "cdf" else "left"
+        return int(np.searchsorted(self.support.atoms, _number("z", z), side=side)) - 1
+
+    def _lines_reaching(self, heights: Floats, level: float) -> float:
+        """Where straight lines through the gaps, with these mean heights, first reach the level."""
+        atoms, rise = self.support.atoms, 0.5 * self.slopes() * self.support.spacings
+        knots = np.stack([heights - rise, heights + rise], axis=1).ravel()
+        place = int(np.searchsorted(np.maximum.accumulate(knots), level))
+        if place >= len(knots):
+            return float(atoms[-1])
+        gap, at_right = divmod(place, 2)
+        if not at_right or rise[gap] == 0:
+            return float(atoms[gap + at_right])
+        share = (level - knots[place - 1]) / (2 * rise[gap])
+        return float(atoms[gap] + np.clip(share, 0.0, 1.0) * self.support.spacings[gap])
+
+    def _height(self, name: str, z: float) -> Estimate:
+        place = self._place(name, z)
         if place < 0 or place >= len(self.support.spacings):
             certain = float(place >= 0)
             return Estimate(certain, certain, certain, 0.0)
         gradient = (np.arange(len(self.support.spacings)) == place).astype(np.float64)
-        return self._estimate(float(self.heights[place]), gradient, 0.0, 1.0)
+        value, low, high, se = self._estimate(float(self.heights[place]), gradient, 0.0, 1.0)
+        shift = self.shift(name, z)
+        return Estimate(value, max(0.0, low + min(0.0, shift)), min(1.0, high + max(0.0, shift)), se)
 
     def _estimate(self, value: float, gradient: Floats, least: float, most: float) -> Estimate:
         if self._slopes is None or self.influence is None:
