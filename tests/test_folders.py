@@ -30,6 +30,10 @@ OPENERS = {
     "load_file",
     "save_file",
 }
+BY_WHOLE_NAME = {
+    *(f"np.{name}" for name in ("load", "loadtxt", "genfromtxt", "fromfile", "memmap")),
+    *(f"shutil.{name}" for name in ("copy", "copy2", "copyfile", "copytree", "move")),
+}
 REMOVERS = {"unlink", "rmtree", "rmdir", "removedirs"}
 WRITERS = {"write_json", "write_text", "write_whole", "write_durably", "make_durable_folder"}
 FILES_OF_RUNS = ("cli", "deep", "evaluations", "evidence", "reports", "runs", "sweep", "watching")
@@ -45,6 +49,9 @@ ALLOWED = {
         "RunFolder.open(folder)": "opens no file",
     },
     "cli/main.py": {"open(os.devnull, 'w')": "a device", "os.open(os.devnull, os.O_WRONLY)": "a device"},
+    "cli/sweep.py": {
+        "(folder / SEARCH).write_bytes(read_inside(options.out, SEARCH, most=LOG_BYTES))": "in a folder made for it"
+    },
     "cli/train.py": {"file.open('rb')": "--config, which the user named"},
     "cli/verify.py": {"_files.write_text(Path(place), text)": "the user named it"},
     "deep/checkpoint.py": {
@@ -65,6 +72,10 @@ ALLOWED = {
     "evaluations/page.py": {"write_text(Path(folder) / PAGE, page)": "the user named it"},
     "evaluations/predictions.py": {
         "write_whole(path, lambda temporary: _write(temporary, tables()))": "the user named it"
+    },
+    "evaluations/processes.py": {
+        "path.open('rb')": "--policy, which the user named",
+        "np.loadtxt(file, delimiter=',')": "the same, which is open",
     },
     "evidence/published.py": {
         "files('cramerl.evidence').joinpath('published.json').read_text(encoding='utf-8')": "the package's own"
@@ -118,7 +129,8 @@ def calls(file: Path) -> list[str]:
             continue
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         first = getattr(getattr(node.args[0], "func", None), "id", "") if node.args else ""
-        if name in OPENERS | REMOVERS or (name in WRITERS and first != "inside"):
+        whole = ast.unparse(node.func) in BY_WHOLE_NAME
+        if whole or name in OPENERS | REMOVERS or (name in WRITERS and first != "inside"):
             found.append(ast.unparse(node))
     return found
 

@@ -1,6 +1,7 @@
 """`cramerl evaluate`: processes, tabular environments and logs."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -59,6 +60,26 @@ def test_evaluate_without_options(env_id, command, tmp_path):
 def test_bad_input(arguments, sentence, tmp_path):
     assert sentence in refused("evaluate", *arguments, cwd=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["pickle", "archive", "header", "huge", "empty", "pipe", "device"])
+def test_policies_that_are_no_numbers(kind, tmp_path):
+    path = tmp_path / "policy.npy"
+    if kind == "pickle":
+        np.save(path, np.array([{}], dtype=object))
+    elif kind == "archive":
+        with path.open("wb") as file:
+            np.savez(file, np.zeros(3))
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        headers = {"header": b"((((", "huge": b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }"}
+        data = headers.get(kind)
+        path.write_bytes(b"" if data is None else b"\x93NUMPY\x01\x00" + bytes([len(data), 0]) + data)
+    sentence = "policy must be a file of numbers, got "
+    assert sentence in refused("evaluate", "FrozenLake-v1", "--policy", path, "--out", tmp_path / "out")
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -146,3 +146,12 @@ def test_folders_that_are_something_else(folder, tmp_path):
     assert run("evaluate", "queue", "--out", tmp_path).returncode == 0
     words = ("predict", tmp_path, "--data", data, "--policy", "now")
     assert "belongs to another evaluation than evaluation.json: evaluate again" in refused(*words)
+
+
+@pytest.mark.parametrize("content", ["[1]", "null", "{", "[" * 100_000])
+def test_an_evaluation_file_that_was_changed(content, folder, tmp_path):
+    data = write_parquet(tmp_path / "new.parquet", ROWS)
+    (tmp_path / "model.npz").write_bytes((folder / "model.npz").read_bytes())
+    (tmp_path / "evaluation.json").write_text(content)
+    sentence = refused("predict", tmp_path, "--data", data, "--policy", "new")
+    assert f"{tmp_path}/evaluation.json cannot be used: it " in sentence

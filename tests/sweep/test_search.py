@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,28 @@ def test_killed_and_continued_it_tries_the_same(tmp_path, monkeypatch):
     assert run(tmp_path / "other", 12, seed=1).tried != whole
     with pytest.raises(ValueError, match=r"search\.log: batch was 4 and is now 3; use another folder$"):
         search(tmp_path / "parts", batch=3)
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
+def test_a_record_that_is_not_in_the_folder(tmp_path, kind):
+    """Optuna would append to what a link points to, and wait for a pipe."""
+    (tmp_path / "outside").write_text("mine")
+    (tmp_path / "sweep").mkdir()
+    record = tmp_path / "sweep/search.log"
+    if kind == "pipe":
+        os.mkfifo(record)
+    else:
+        (record.symlink_to if kind == "link" else record.hardlink_to)(tmp_path / "outside")
+    with pytest.raises(ValueError, match=r"search\.log (is a link|has 2 names|must be a regular file)"):
+        search(tmp_path / "sweep")
+    assert (tmp_path / "outside").read_text() == "mine"
+
+
+@pytest.mark.parametrize("line", ["[1]", '{"op_code": 99}', '{"op_code": 4, "worker_id": "x"}', "[" * 100_000, "{"])
+def test_a_record_that_was_changed(tmp_path, line):
+    (tmp_path / "search.log").write_text(f"{line}\n" * 2)
+    with pytest.raises(ValueError, match=r"search\.log cannot be used: it is no record of a search"):
+        search(tmp_path)
 
 
 def test_runs_that_differ_in_what_is_not_searched_do_not_count(tmp_path):

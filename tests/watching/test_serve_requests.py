@@ -102,6 +102,12 @@ def wait_until(condition) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("path", ["http://[/", "/steps?after=" + "9" * 5000])
+def test_a_request_that_makes_no_sense_is_answered(server, capsys, path):
+    assert ask(server, path)[0] == 500
+    assert not capsys.readouterr().err
+
+
 def test_a_silent_client_is_dropped(server, monkeypatch):
     assert 0 < (serve._Handler.timeout or 0) <= 10
     monkeypatch.setattr(serve._Handler, "timeout", 0.2)

@@ -6,7 +6,6 @@ import argparse
 import math
 import os
 import shlex
-import shutil
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cramerl._extras import require_library
+from cramerl._folders import LOG_BYTES, read_inside
 from cramerl._ray import connect
 from cramerl.cli.flags import given_flags, integer_from, number_in, require_deep_libraries
 from cramerl.cli.settings import add_setting_flags, setting_texts, setting_words
@@ -267,7 +267,7 @@ def _search(options: argparse.Namespace, sweep: Sweep, space: Space, folder: Pat
     if options.search is None:
         return None
     if folder != options.out and (options.out / SEARCH).exists():
-        shutil.copy(options.out / SEARCH, folder)
+        (folder / SEARCH).write_bytes(read_inside(options.out, SEARCH, most=LOG_BYTES))
     numbers = {"trials": options.trials or _TRIALS, "batch": options.batch or _BATCH, "seed": options.search_seed or 0}
     return Search(options.out, space, sweep, **numbers, file=folder / SEARCH)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from cramerl import linear, plots
 from cramerl._arrays import Floats
 from cramerl._extras import load_library
+from cramerl._ray import connect
 from cramerl.evaluations.processes import PICTURE
 from cramerl.linear import DistributionalLSTD
 from cramerl.linear.evaluation_file import MADE_BY, write_log_record
@@ -66,7 +67,8 @@ def evaluate_on_cluster(
     """
     model = DistributionalLSTD(**settings)
     on_progress("starting Ray ..." if not address else f"connecting to {address} ...")
-    with ray_rows(path, layout, address=address or None, on_progress=on_progress) as source:
+    here = connect(address or None, import_from_here=False)  # the workers need no module of the user
+    with here, ray_rows(path, layout, on_progress=on_progress) as source:
         model.fit_source(source)
         on_progress("")
         return ClusterEvaluation(model, layout, source.head.features)

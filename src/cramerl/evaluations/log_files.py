@@ -12,7 +12,7 @@ import numpy as np
 
 from cramerl import plots
 from cramerl._files import write_json
-from cramerl._folders import LOG_BYTES, parse_json, read_inside
+from cramerl._folders import LOG_BYTES, read_inside
 from cramerl.evaluations.page import PAGE, write_page
 from cramerl.evaluations.processes import PICTURE
 from cramerl.linear import PolicyEvaluation, PolicyEvaluations, SavedEvaluation, load_evaluation, save_evaluation
@@ -20,6 +20,7 @@ from cramerl.linear.evaluation_file import EVALUATION_FILE, MADE_BY, distributio
 from cramerl.linear.logs.estimates import ReturnDistribution
 from cramerl.linear.logs.observations import Observations
 from cramerl.linear.logs.saved_evaluation import MODEL_BYTES, MODEL_FILE
+from cramerl.runs.folder import read_object
 
 LOG_FILES = (EVALUATION_FILE, PICTURE, MODEL_FILE, PAGE)
 """What an evaluation of a log writes into its folder."""
@@ -67,10 +68,10 @@ def read_saved(folder: Path, policy: str | None = None) -> SavedEvaluation:
     """The saved evaluation in a folder, if it is the one that evaluation.json there is about."""
     found = load_evaluation(folder, policy)
     try:
-        content = parse_json(read_inside(folder, EVALUATION_FILE, most=LOG_BYTES))
+        digest = read_object(folder, EVALUATION_FILE, lambda content: content.get("model"), most=LOG_BYTES)
     except FileNotFoundError:
         return found
-    if content.get("model") != _digest(read_inside(folder, MODEL_FILE, most=MODEL_BYTES)):
+    if digest != _digest(read_inside(folder, MODEL_FILE, most=MODEL_BYTES)):
         raise ValueError(f"{folder / MODEL_FILE} belongs to another evaluation than {EVALUATION_FILE}: evaluate again")
     return found
 

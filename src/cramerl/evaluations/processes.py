@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -58,16 +59,23 @@ def load_policy(policy: str) -> Any:
     path = Path(policy)
     if path.suffix not in (".npy", ".csv"):
         raise ValueError(f"policy must be 'uniform' or a .npy or .csv file, got {policy!r}")
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"policy must be a file of numbers, got {policy!r}, which is not a regular file")
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), path.open("rb") as file:
             warnings.simplefilter("error")  # NumPy only warns about an empty file
-            table = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",")
+            read = np.lib.format.read_array if path.suffix == ".npy" else _read_csv
+            table = read(file)
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, EOFError, UserWarning):
+    except (OSError, ValueError, MemoryError, RuntimeError, UserWarning, TokenError):
         raise ValueError(f"policy must be a file of numbers, got {policy!r}, which cannot be read as one") from None
     whole = table.ndim == 1 and table.dtype.kind == "f" and (table == np.floor(table)).all()
     return table.astype(int) if whole else table  # a .csv file cannot say that its numbers are integers
+
+
+def _read_csv(file: Any) -> Any:
+    return np.loadtxt(file, delimiter=",")
 
 
 def named_features(text: str, process: MarkovRewardProcess, *, bias: bool) -> Floats:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cramerl._extras import load_library
+from cramerl._folders import LOG_BYTES, open_inside
 from cramerl.evidence.curves import final_score, read_curves
 from cramerl.runs.presets import applies
 from cramerl.sweep.folder import find_runs
@@ -70,7 +71,12 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._out, self._sweep, self._trials, self._batch, self._seed = out, sweep, trials, batch, seed
         file = file or out / SEARCH
-        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
+        with open_inside(file.parent, file.name, "update", most=LOG_BYTES):  # which refuses links; Optuna follows them
+            pass
+        try:
+            storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
+        except (ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError) as error:
+            raise ValueError(f"{file} cannot be used: it is no record of a search ({error})") from error
         self._studies: dict[tuple[str, str], Any] = {}
         self._spaces: dict[tuple[str, str], Space] = {}
         settings = {"space": {name: list(values) for name, values in space.items()}, "seed": seed, "batch": batch}

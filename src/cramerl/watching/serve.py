@@ -168,10 +168,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the page at /, and with new steps at /steps?after=N."""
-        url, live = urlsplit(self.path), self.server.live  # type: ignore[attr-defined] - a LiveServer
-        after = parse_qs(url.query).get("after", ["-1"])[0]
+        live = self.server.live  # type: ignore[attr-defined] - a LiveServer
         status, kind = 200, "text/plain"
         try:
+            url = urlsplit(self.path)
+            after = parse_qs(url.query).get("after", ["-1"])[0]
             if (refusal := self.server.refusal(self.headers)) is not None:  # type: ignore[attr-defined] - a LiveServer
                 status, text = 403, refusal
             elif url.path == "/":

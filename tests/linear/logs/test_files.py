@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
 from itertools import pairwise
 from typing import Any
@@ -202,6 +203,47 @@ def test_bad_files_are_named(tmp_path, case):
         (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=match):
         Log.read(tmp_path / name, state="x")
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.csv.gz"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "link to nothing"])
+def test_a_folder_with_what_is_no_regular_file(tmp_path, name, kind):
+    """A pipe would be waited for, a device read for ever."""
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to("/dev/zero" if kind == "device" else tmp_path / "nothing")
+    with pytest.raises(ValueError, match=rf"source must name .* files, got .*{name}, which is not a regular file"):
+        Log.read(tmp_path, state="x", episode="e")
+
+
+def test_folders_with_names_of_files_are_searched(tmp_path):
+    """As Spark writes them."""
+    (tmp_path / "log.parquet").mkdir()
+    pq.write_table(
+        pa.table({"e": [1, 1], "x": [1.0, 2.0], "reward": [1.0, 2.0]}), tmp_path / "log.parquet/part.parquet"
+    )
+    assert Log.read(tmp_path, state="x", episode="e").num_transitions == 1
+    (tmp_path / "csv/log.csv").mkdir(parents=True)
+    (tmp_path / "csv/log.csv/part.csv").write_text("e,x,reward\n1,1,1\n1,2,2\n")
+    assert Log.read(tmp_path / "csv", state="x", episode="e").num_transitions == 1
+
+
+@pytest.mark.parametrize("head", [b"", b"e,x,reward\n1,1,1\n"])
+def test_lines_that_would_fill_the_memory(tmp_path, head):
+    """A small file, once it is decompressed."""
+    with gzip.open(tmp_path / "log.csv.gz", "wb", 1) as file:
+        file.write(head + b"1" * (40 << 20))
+    assert (tmp_path / "log.csv.gz").stat().st_size < 1 << 20
+    with pytest.raises(ValueError, match=r"got .*log\.csv\.gz, which has a line of more than 16,777,216 bytes"):
+        Log.read(tmp_path / "log.csv.gz", state="x", episode="e")
+
+
+def test_a_long_header(tmp_path):
+    names = [f"column{'x' * 400}{i}" for i in range(3000)]  # their line is longer than a block of Arrow's
+    lines = [",".join([*names, "e", "x", "reward"]), *[",".join(["1"] * 3003)] * 2]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    assert Log.read(tmp_path / "log.csv", state="x", episode="e").num_transitions == 1
 
 
 def test_files_must_agree(tmp_path):

@@ -154,6 +154,15 @@ def no_policies(about, arrays):
     del about["policies"]
 
 
+def a_name_that_is_a_number(about, arrays):
+    about["policies"][0]["name"] = 5
+
+
+def nested_deeply(about, arrays):
+    for _ in range(400):
+        about["scale"] = {"items": [about["scale"]]}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -169,6 +178,8 @@ def no_policies(about, arrays):
         a_verdict_of_theirs,
         atoms_that_fall,
         no_policies,
+        a_name_that_is_a_number,
+        nested_deeply,
     ],
 )
 def test_a_file_that_was_changed(change, log, tmp_path):
@@ -199,7 +210,36 @@ def enormous() -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and no more", pickled(), compressed(), enormous()])
+def encrypted() -> bytes:
+    """Entries that say they are, as one flipped bit may make them."""
+    stream = io.BytesIO()
+    np.savez(stream, about=np.zeros(3))
+    data = stream.getvalue()
+    for mark, flags in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        place = data.index(mark) + flags
+        data = data[:place] + bytes([data[place] | 1]) + data[place + 1 :]
+    return data
+
+
+def with_header(header: bytes) -> bytes:
+    """An array with a header that NumPy never writes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("about.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    return stream.getvalue()
+
+
+HEADERS = [
+    b"{",
+    b"((((",
+    b"'",
+    b"-" * 3000 + b"1",
+    b"{'descr': '<U99999999999', 'fortran_order': False, 'shape': (0,), }",
+]
+OTHERS = [b"", b"PK\x03\x04 and no more", pickled(), compressed(), enormous(), encrypted(), *map(with_header, HEADERS)]
+
+
+@pytest.mark.parametrize("content", OTHERS)
 def test_a_file_that_is_something_else(content, tmp_path):
     (tmp_path / MODEL_FILE).write_bytes(content)
     with pytest.raises(ValueError, match=r"model\.npz is not what this version of cramerl evaluate writes"):

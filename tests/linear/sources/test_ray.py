@@ -239,7 +239,7 @@ def evaluate(*arguments: str, cwd: Path, code: str = "") -> subprocess.Completed
     words = ["evaluate", "--state", "a,b", "--next-state", "a2,b2", "--reward", "r", "--terminated", "end", *arguments]
     run = f"import sys\n{code}\nfrom cramerl.cli.main import main\nsys.exit(main({words!r}))"
     return subprocess.run(
-        [sys.executable, "-c", run], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-P", "-c", run], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -261,6 +261,14 @@ def test_the_command_writes_the_same_record(cluster, log, tmp_path):
     assert [value for name, value in there.items() if name not in close] == [
         value for name, value in here.items() if name not in close
     ]
+
+
+def test_workers_of_the_command_import_nothing_from_the_current_folder(cluster, log, tmp_path):
+    for name in ("numpy", "pyarrow", "cramerl"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit")
+    data = os.path.relpath(log.folder, tmp_path)
+    result = evaluate("--data", data, "--atoms", "11", "--ray", cluster.address, "--out", "there", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
 
 
 def test_the_command_says_what_is_wrong(log, tmp_path):

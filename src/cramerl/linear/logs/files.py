@@ -15,6 +15,8 @@ from cramerl.linear.sources.parquet import opened, parquet_files
 
 # Rows of a Parquet file (see `cramerl.linear.sources.parquet`), and bytes of a CSV file, that are decoded at a time.
 _BATCH_ROWS, _BLOCK_BYTES = 16_384, 16 << 20
+# Longest line of a CSV file.
+_LINE_BYTES = _BLOCK_BYTES
 # What compressed text grows to, roughly.
 _GZIP_RATIO = 6
 _CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -130,7 +132,7 @@ def _csv_files(entry: str) -> list[str]:
     if folder.is_dir():
         if any(folder.rglob("*.parquet")):
             return []
-        return sorted(str(file) for file in folder.rglob("*") if file.name.endswith(_CSV_ENDINGS))
+        return sorted(str(file) for file in folder.rglob("*") if file.name.endswith(_CSV_ENDINGS) and not file.is_dir())
     if not entry.endswith(_CSV_ENDINGS):
         return []
     try:
@@ -153,6 +155,8 @@ def _about_source() -> Iterator[None]:
 def _opened_text(file: str) -> Any:
     if "://" in file:
         return load_library("fsspec").open(file, "rb", compression="infer").open()
+    if not Path(file).is_file():  # a pipe would be waited for
+        raise ValueError(f"source must name CSV files, got {file}, which is not a regular file")
     return load_library("pyarrow").input_stream(file)  # which knows compressed files by their names
 
 
@@ -163,6 +167,7 @@ def _blocks(file: str) -> Iterator[bytes]:
         while data := stream.read(_BLOCK_BYTES):
             block, newline, data = (rest + data).rpartition(b"\n")
             rest = data
+            _require_line(file, rest)
             if not newline:
                 continue
             if not seen_header:
@@ -178,10 +183,17 @@ def _first_line(file: str) -> str:
         data = b""
         while b"\n" not in data and (more := stream.read(1 << 16)):
             data += more
+            _require_line(file, data.partition(b"\n")[0])
     try:
         return data.partition(b"\n")[0].decode("utf-8-sig").rstrip("\r")
     except UnicodeDecodeError:
         raise ValueError(f"source must name CSV files in UTF-8, got {file}, whose header is not") from None
+
+
+def _require_line(file: str, line: bytes) -> None:
+    """Refuse what would fill the memory: compressed, a line of any length is a small file."""
+    if len(line) > _LINE_BYTES:
+        raise ValueError(f"source must name CSV files, got {file}, which has a line of more than {_LINE_BYTES:,} bytes")
 
 
 def _delimiter(file: str) -> str:
@@ -194,7 +206,9 @@ def _header(file: str) -> tuple[str, ...]:
     if not line.strip():
         raise ValueError(f"source must name CSV files with a header, got {file}, whose first line is empty")
     parse = csv.ParseOptions(delimiter=max(",;\t", key=line.count))
-    return tuple(csv.read_csv(io.BytesIO(line.encode() + b"\n"), parse_options=parse).column_names)
+    data = line.encode() + b"\n"
+    read = csv.ReadOptions(block_size=max(len(data), 1 << 20))
+    return tuple(csv.read_csv(io.BytesIO(data), read, parse).column_names)
 
 
 def _widest(first: Any, second: Any) -> Any:

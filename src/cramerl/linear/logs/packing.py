@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import zipfile
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +22,11 @@ _KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (Scale, Columns, Bins, Hats, Cosines, Cells, Bumps, Waves, Levels, Combinations)
 }
 _MOST_ORDER = 1000
+_ENCRYPTED = 1  # of the flags of an entry
+_MAGIC = b"\x93NUMPY\x01\x00"
+_HEADER = re.compile(
+    r"\{'descr': '([<>|]?[biufU]\d{1,9})', 'fortran_order': (False|True), 'shape': \(([\d, ]*)\), \}\s*", re.ASCII
+)
 
 
 def pack(value: Any, arrays: Arrays) -> Any:
@@ -58,21 +64,23 @@ def read_arrays(data: bytes) -> Arrays:
         if sum(entry.file_size for entry in archive.infolist()) > len(data):
             raise ValueError("its arrays are larger than the file")
         for entry in archive.infolist():
-            if entry.compress_type != zipfile.ZIP_STORED:
-                raise ValueError(f"{entry.filename} is compressed")
+            if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & _ENCRYPTED:
+                raise ValueError(f"{entry.filename} is compressed or encrypted")
             found[entry.filename.removesuffix(".npy")] = _array_of(entry.filename, archive.read(entry))
     return found
 
 
 def _array_of(name: str, data: bytes) -> NDArray[Any]:
-    stream = io.BytesIO(data)
-    if np.lib.format.read_magic(stream) != (1, 0):
+    """The array in a .npy file as NumPy writes it; its header is matched, and never parsed as Python."""
+    start = len(_MAGIC) + 2
+    stop = start + int.from_bytes(data[len(_MAGIC) : start], "little")
+    header = _HEADER.fullmatch(data[start:stop].decode("latin1"))
+    if header is None or not data.startswith(_MAGIC):
         raise ValueError(f"{name} is not an array of version 1.0")
-    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
-    rest = data[stream.tell() :]
-    if dtype.kind not in "biufU" or math.prod(shape) * dtype.itemsize != len(rest):
+    dtype, shape = np.dtype(header[1]), tuple(map(int, re.findall(r"\d+", header[3])))
+    if math.prod(shape) * dtype.itemsize != len(data) - stop:
         raise ValueError(f"{name} does not hold the numbers that it says it does")
-    return np.frombuffer(rest, dtype).reshape(shape, order="F" if by_columns else "C").copy()
+    return np.frombuffer(data[stop:], dtype).reshape(shape, order="F" if header[2] == "True" else "C").copy()
 
 
 def _checked(part: Any) -> Any:

@@ -155,7 +155,7 @@ def load_evaluation(folder: str | Path, policy: str | None = None) -> SavedEvalu
     try:
         arrays = read_arrays(read_inside(folder, MODEL_FILE, most=MODEL_BYTES))
         about = parse_json(arrays.pop("about").tobytes())
-        known = [each["name"] for each in about["policies"]]
+        known = [_text(each["name"]) for each in about["policies"]]
     except FileNotFoundError:
         raise ValueError(
             f"folder must be one that cramerl evaluate --data wrote, {folder} holds no {MODEL_FILE}"
@@ -172,16 +172,15 @@ def load_evaluation(folder: str | Path, policy: str | None = None) -> SavedEvalu
         raise _wrong(folder, error) from error
 
 
-# What reading a file that somebody changed can raise.
+# What reading a file that somebody changed can raise; RuntimeError where values are nested too deeply.
 _TAMPERED = (
     ValueError,
     TypeError,
-    KeyError,
-    IndexError,
+    LookupError,
     AttributeError,
-    OverflowError,
+    ArithmeticError,
+    RuntimeError,
     EOFError,
-    NotImplementedError,
     zipfile.BadZipFile,
 )
 
@@ -263,6 +262,12 @@ def _seen(found: PolicyEvaluation) -> Seen:
             low = np.minimum(low, block.observations.numbers.min(axis=0))
             high = np.maximum(high, block.observations.numbers.max(axis=0))
     return Seen(low, high)
+
+
+def _text(content: Any) -> str:
+    if not isinstance(content, str):
+        raise ValueError(f"the name of a policy must be a text, it is {content!r}")
+    return content
 
 
 def _plain(level: Any) -> Any:

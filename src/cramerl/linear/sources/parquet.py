@@ -148,6 +148,8 @@ def opened(file: str) -> Iterator[Any]:
     """A ``pyarrow.parquet.ParquetFile``, closed at the end."""
     arrow, parquet = load_library("pyarrow"), load_library("pyarrow.parquet")
     remote = "://" in file
+    if not remote and not Path(file).is_file():  # a pipe would be waited for
+        raise ValueError(f"path must name Parquet files, got {file}, which is not a regular file")
     source = load_library("fsspec").open(file, "rb").open() if remote else file
     try:
         # A few large reads are fastest from a remote store; many small ones need less memory from a disk.
@@ -186,7 +188,7 @@ def first_chunk(layout: Layout, spans: Sequence[Span]) -> Rows:
 def _files_here(entry: str) -> list[str]:
     path = Path(entry)
     if path.is_dir():
-        return sorted(str(file) for file in path.rglob("*.parquet"))
+        return sorted(str(file) for file in path.rglob("*.parquet") if not file.is_dir())
     if path.is_file():
         return [entry]
     return sorted(file for file in glob(entry, recursive=True) if Path(file).is_file()) if has_magic(entry) else []

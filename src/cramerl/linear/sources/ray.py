@@ -12,6 +12,7 @@ import copy
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -82,7 +83,8 @@ class ClusterFiles:
 
     def __init__(self, ray: Any, path: Paths, layout: Layout, chunk_rows: int | None, on_progress: OnProgress):
         self._tasks, self._layout, self._passes = Tasks(ray, on_progress), layout, 0
-        files = parquet_files(path)
+        # Workers may have another current folder.
+        files = [file if "://" in file else str(Path(file).absolute()) for file in parquet_files(path)]
         some = [files[i : i + _FILES_AT_ONCE] for i in range(0, len(files), _FILES_AT_ONCE)]
         sizes = self._tasks.mapped(_group_sizes, [layout], some, "metadata of files read")
         (self.head,) = self._tasks.mapped(first_chunk, [layout], [[*map(Span, files)]], "first rows read")
