@@ -202,26 +202,6 @@ def test_chunks_too_large_to_keep_leave_nothing_behind(monkeypatch):
     np.testing.assert_array_equal(model.solve().weights_, weights)
 
 
-def test_the_whole_matrix_is_formed_only_where_it_fits(monkeypatch):
-    """Nine rewards and many features: the matrix of all unknowns would be larger than the moments."""
-    x, rewards, following, ended = logged(19, n=400, d=40)
-    data = (x, np.clip(np.round(rewards), -4, 4), 0.5 * following, ended)
-    formed = []
-    plain = transition_sums.system_from_moments
-
-    def watched(*arguments):
-        system, whole = plain(*arguments)
-        formed.append(whole)
-        return system, whole
-
-    monkeypatch.setattr(lstd, "system_from_moments", watched)
-    expected = DistributionalLSTD(UNEVEN, 0.9).fit(*data)
-    monkeypatch.setattr(transition_sums, "MOST_NUMBERS", 20_000)
-    model = DistributionalLSTD(UNEVEN, 0.9, method="krylov").fit(*data)
-    assert formed == [True, False]
-    np.testing.assert_allclose(model.weights_, expected.weights_, atol=1e-9)
-
-
 def test_dependent_features_need_regularisation():
     x, rewards, following, ended = logged(13)
     twice, after = np.hstack([x, x[:, 1:2]]), np.hstack([following, following[:, 1:2]])

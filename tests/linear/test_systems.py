@@ -10,6 +10,8 @@ from oracles import SUPPORTS
 from scipy import sparse
 
 from cramerl.linear import DistributionalLSTD, transition_sums
+from cramerl.linear.blocks import atom_blocks
+from cramerl.linear.moments import MomentCollector
 from cramerl.linear.operators import backup_adjoint
 from cramerl.linear.problem import Normalisation
 from cramerl.projections import backup
@@ -47,7 +49,7 @@ def fitted(kind: str, normalisation: Normalisation, monkeypatch: pytest.MonkeyPa
     return model.fit(tables[0], rewards, tables[1], ended, discounts=discounts, sample_weight=weights)
 
 
-@pytest.mark.parametrize("kind", ["groups", "whole matrix", "passes", "sparse"])
+@pytest.mark.parametrize("kind", ["groups", "blocks", "passes", "sparse"])
 @pytest.mark.parametrize("normalisation", ["before", "after", "affine"])
 def test_products_with_the_transpose(kind, normalisation, monkeypatch):
     if kind == "sparse" and normalisation != "before":
@@ -58,6 +60,7 @@ def test_products_with_the_transpose(kind, normalisation, monkeypatch):
         w, v = rng.normal(size=(2, *system.constant.shape))
         assert np.sum(system.apply(w) * v) == pytest.approx(np.sum(w * system.adjoint(v)), abs=1e-9)
     w, v = rng.normal(size=(2, *system.constant.shape))
+    np.testing.assert_allclose(system.adjoint(np.stack([w, v])), [system.adjoint(w), system.adjoint(v)], atol=1e-12)
     basis: Any = model._basis_
     assert np.sum(basis.fitted(w) * v) == pytest.approx(np.sum(w * basis.unfitted(v)))
     assert np.sum(basis.plain(w) * v) == pytest.approx(np.sum(w * basis.gathered(v)))
@@ -69,3 +72,30 @@ def test_backups_of_many_atoms_have_a_transpose_too(monkeypatch):
     system, rng = fitted("groups", "before", monkeypatch)._system, np.random.default_rng(3)
     w, v = rng.normal(size=(2, *system.constant.shape))
     assert np.sum(system.apply(w) * v) == pytest.approx(np.sum(w * system.adjoint(v)), abs=1e-9)
+
+
+@pytest.mark.parametrize("normalisation", ["before", "after"])
+def test_blocks_and_groups_are_the_same_system(normalisation, monkeypatch):
+    blocks = fitted("blocks", normalisation, monkeypatch)
+    monkeypatch.setattr("cramerl.linear.systems.atom_blocks", lambda *_: None)
+    groups = fitted("blocks", normalisation, monkeypatch)
+    np.testing.assert_allclose(blocks.weights_, groups.weights_, atol=1e-10)
+    w = np.random.default_rng(4).normal(size=blocks._system.constant.shape)
+    for model in (blocks, groups):
+        dense = model._system.dense()
+        np.testing.assert_allclose(np.tensordot(dense, w, 2), groups._system.apply(w), atol=1e-10)
+        np.testing.assert_allclose(blocks._system.adjoint(w), np.tensordot(w, dense, 2), atol=1e-10)
+
+
+def test_blocks_are_formed_only_where_they_fit():
+    support = SUPPORTS["even"]
+    rng, collector = np.random.default_rng(5), MomentCollector(support, 0.9, 2)
+    left, right = rng.normal(size=(2, 400, 2))
+    collector.add(left, right, 0.3 * rng.normal(size=400), np.zeros(400, bool), np.ones(400))
+    moments = collector.moments()
+    blocks = atom_blocks(moments, support, 10_000)
+    assert blocks is not None
+    numbers = sum(block.size for block in blocks.blocks)
+    assert numbers < 4 * support.num_atoms**2  # rewards that are small beside the support reach few atoms
+    assert atom_blocks(moments, support, numbers) is not None
+    assert atom_blocks(moments, support, numbers - 1) is None

@@ -19,15 +19,18 @@ class FixedPoint(NamedTuple):
     products: int
 
 
-def solve_fixed_point(apply: Callable[[Floats], Floats], constant: Floats, tol: float, max_products: int) -> FixedPoint:
+def solve_fixed_point(
+    apply: Callable[[Floats], Floats], constant: Floats, tol: float, max_products: int, in_a_row: int | None = None
+) -> FixedPoint:
     """Solve x = F x + b by restarted GMRES with iterative refinement.
 
     Orthogonalising costs GMRES more time than the products. So each of its steps makes several products in a row and
     solves the equivalent x = F^m x + (F^(m-1) + ... + I) b, whose spectrum is F's to the power m and which therefore
-    needs fewer steps. ``apply`` is F, ``constant`` is b; ``tol`` is the residual at which to stop.
+    needs fewer steps. ``apply`` is F, ``constant`` is b; ``tol`` is the residual at which to stop. ``in_a_row`` is m;
+    by default it is large where vectors are long, which suits quick products.
     """
     shape, size = constant.shape, constant.size
-    in_a_row = 2 if size <= 5000 else 16
+    in_a_row = in_a_row or (2 if size <= 5000 else 16)
     products = 0
 
     def repeat(x: Floats, added: Floats | float) -> Floats:

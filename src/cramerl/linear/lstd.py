@@ -54,8 +54,8 @@ from cramerl.supports import Support
 
 NextDistribution = Literal["auto", "signed", "proper"]
 
-# Unknowns up to which the matrix of the whole system, if it was formed anyway, is factorised.
-_DIRECT_UNKNOWNS = 5000
+# Unknowns up to which a system with many rewards, whose products are slow, is factorised.
+_DIRECT_UNKNOWNS = 2000
 # Attributes that are known once the fixed point was found, and those that are known once data was seen.
 _SOLVED = ("weights_", "residual_", "method_", "support_report_", "certificate_", "means_")
 _SEEN = ("support_", "n_features_in_", "n_samples_")
@@ -416,8 +416,10 @@ class DistributionalLSTD:
             system, reduced = reduced_system(distinct, sums, basis)
             return system, method, reduced
         if sums.collector is not None and isinstance(basis, Whitening):
-            system, whole = system_from_moments(sums.collector.moments(), sums, basis, self.normalisation)
-            if method == "auto" and whole and system.constant.size <= _DIRECT_UNKNOWNS:
+            moments = sums.collector.moments()
+            system = system_from_moments(moments, sums, basis, self.normalisation)
+            many_rewards = len(moments.rewards) > sums.support.num_atoms
+            if method == "auto" and many_rewards and system.constant.size <= _DIRECT_UNKNOWNS:
                 method = "direct"
             return system, method, basis
         if source is not None:

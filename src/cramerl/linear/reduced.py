@@ -23,7 +23,7 @@ from cramerl._arrays import Floats
 from cramerl.linear.moments import MomentsByDiscount
 from cramerl.linear.operators import backup_adjoint
 from cramerl.linear.problem import SparseGram
-from cramerl.linear.systems import LinearSystem, compressed_system, matrix_free_system
+from cramerl.linear.systems import LinearSystem, compressed_system, matrix_free_system, one_by_one
 from cramerl.linear.transition_sums import MOST_DENSE, MOST_NUMBERS, FeatureSums, TransitionSums
 from cramerl.linear.transitions import Rows, Source, few_rows
 from cramerl.measures import with_unit_mass
@@ -127,7 +127,7 @@ def _system_by_passes(source: DistinctSource, sums: TransitionSums, basis: Reduc
     even = np.full((len(basis.constant), k), 1.0 / k)
     spread_out, terminal = moved(even, True), moved(even, False)
     return matrix_free_system(
-        lambda weights: moved(weights, True), move_back, spread_out, terminal, basis.constant, "before"
+        lambda weights: moved(weights, True), one_by_one(move_back), spread_out, terminal, basis.constant, "before"
     )
 
 

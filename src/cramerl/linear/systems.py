@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cramerl._arrays import Floats
+from cramerl.linear.blocks import atom_blocks
 from cramerl.linear.moments import MomentCollector, Moments
 from cramerl.linear.operators import backup_adjoint, projected_bellman_update, projected_terminal_distribution
 from cramerl.linear.problem import Normalisation, Problem
@@ -29,6 +30,8 @@ _MOST_NUMBERS = 125_000_000
 # as fast as splitting masses between neighbouring atoms.
 _MOST_BACKUP_NUMBERS, _MOST_PRODUCT_ATOMS = 2_000_000, 201
 
+_Move = Callable[[Floats], Floats]
+
 
 @dataclass(frozen=True)
 class LinearSystem:
@@ -37,8 +40,7 @@ class LinearSystem:
     apply: Callable[[Floats], Floats]  # F
     constant: Floats  # b
     dense: Callable[[], Floats] | None  # builds F as a (D, K, D, K) array, or None where only products are available
-    adjoint: Callable[[Floats], Floats] | None = None  # F', where it is known
-    matrix: Floats | None = None  # F as a (D K, D K) array, where it was formed
+    adjoint: Callable[[Floats], Floats] | None = None  # F', where it is known; takes leading axes
 
 
 def process_moments(problem: Problem) -> Moments:
@@ -60,7 +62,24 @@ def compressed_system(
     moments: Moments, constant: Floats, support: Support, normalisation: Normalisation
 ) -> LinearSystem:
     """The system from moments alone; ``constant`` (D,) is the whitening's."""
-    groups, d, k = len(moments.rewards), len(constant), support.num_atoms
+    groups, k = len(moments.rewards), support.num_atoms
+    most = max(_MOST_NUMBERS, 2 * moments.crosses.size)
+    blocks = atom_blocks(moments, support, most) if groups > k else None
+    move, move_back = (blocks.move, blocks.move_back) if blocks else _moves_by_group(moments, support)
+
+    def dense() -> Floats:
+        whole = blocks.whole() if blocks else _whole_by_group(moments, support)
+        return _centred(whole, axis=1 if normalisation == "after" else 3)
+
+    even = np.full((groups, k), 1.0 / k)
+    spread = moments.inflows.T @ (backup(support, moments.rewards, moments.discounts, even) if groups else even)
+    system = matrix_free_system(move, move_back, spread, moments.terminal, constant, normalisation)
+    return replace(system, dense=dense)
+
+
+def _moves_by_group(moments: Moments, support: Support) -> tuple[_Move, _Move]:
+    """Products with the system's matrix and with its transpose, one product with the B_g side by side."""
+    groups, d, k = len(moments.rewards), moments.crosses.shape[1], support.num_atoms
     stacked = np.ascontiguousarray(moments.crosses.transpose(1, 0, 2)).reshape(d, groups * d)
     direct = groups * k * k > _MOST_BACKUP_NUMBERS or k > _MOST_PRODUCT_ATOMS
     matrices = None if direct else backup_matrix(support, moments.rewards, moments.discounts)
@@ -83,19 +102,28 @@ def compressed_system(
             return np.matmul(back, matrices).sum(axis=0)
         return backup_adjoint(support, moments.rewards[:, None], moments.discounts[:, None], back).sum(axis=0)
 
-    def dense() -> Floats:
-        matrices = backup_matrix(support, moments.rewards, moments.discounts).reshape(groups, k * k).T
-        centred_axis = 0 if normalisation == "after" else 2
-        whole = np.empty((d, k, d, k))
-        for a in range(d):  # one row of every B_g at a time: all of them at once would need two more copies
-            rows = (matrices @ moments.crosses[:, a]).reshape(k, k, d).transpose(0, 2, 1)
-            whole[a] = rows - rows.mean(axis=centred_axis, keepdims=True)
-        return whole
+    return move, one_by_one(move_back)
 
-    even = np.full((groups, k), 1.0 / k)
-    spread = moments.inflows.T @ (backup(support, moments.rewards, moments.discounts, even) if groups else even)
-    system = matrix_free_system(move, move_back, spread, moments.terminal, constant, normalisation)
-    return replace(system, dense=dense)
+
+def one_by_one(move_back: _Move) -> _Move:
+    """A product with (D, K) weights as one with (..., D, K)."""
+
+    def moved(weights: Floats) -> Floats:
+        if weights.ndim == 2:
+            return move_back(weights)
+        return np.stack([moved(each) for each in weights])
+
+    return moved
+
+
+def _whole_by_group(moments: Moments, support: Support) -> Floats:
+    """The (D, K, D, K) matrix of the system."""
+    groups, d, k = len(moments.rewards), moments.crosses.shape[1], support.num_atoms
+    matrices = backup_matrix(support, moments.rewards, moments.discounts).reshape(groups, k * k).T
+    whole = np.empty((d, k, d, k))
+    for a in range(d):  # one row of every B_g at a time: all of them at once would need two more copies
+        whole[a] = (matrices @ moments.crosses[:, a]).reshape(k, k, d).transpose(0, 2, 1)
+    return whole
 
 
 def state_space_system(problem: Problem) -> LinearSystem:
@@ -125,9 +153,9 @@ def matrix_free_system(
 ) -> LinearSystem:
     """The system from a function for its products, ``move``: (D, K) weights to their backup where the return continues.
 
-    ``move_back`` is the transpose of ``move``, if it is known. ``spread`` (D, K) is ``move`` of the uniform
-    distribution, ``terminal`` (D, K) the projected distribution of the rewards that end the return, ``constant`` (D,)
-    the whitening's.
+    ``move_back`` is the transpose of ``move``, for (..., D, K), if it is known. ``spread`` (D, K) is ``move`` of the
+    uniform distribution, ``terminal`` (D, K) the projected distribution of the rewards that end the return,
+    ``constant`` (D,) the whitening's.
     """
     k = spread.shape[1]
 
@@ -162,6 +190,6 @@ def process_system(problem: Problem) -> LinearSystem:
     return state_space_system(problem)
 
 
-def _centred(masses: Floats) -> Floats:
-    """The same shapes with mass zero."""
-    return masses - masses.mean(axis=1, keepdims=True)
+def _centred(masses: Floats, axis: int = -1) -> Floats:
+    """The same with mass zero along the axis of atoms."""
+    return masses - masses.mean(axis=axis, keepdims=True)

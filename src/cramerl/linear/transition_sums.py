@@ -12,7 +12,7 @@ from cramerl._arrays import Floats
 from cramerl.linear.moments import Moments, MomentsByDiscount, add_product, scaled_rows
 from cramerl.linear.operators import backup_adjoint
 from cramerl.linear.problem import Basis, Normalisation, SparseGram, Whitening
-from cramerl.linear.systems import LinearSystem, compressed_system, matrix_free_system
+from cramerl.linear.systems import LinearSystem, compressed_system, matrix_free_system, one_by_one
 from cramerl.linear.transitions import Rows, RowTotals, Source, few_rows
 from cramerl.projections import backup
 from cramerl.supports import Support
@@ -281,8 +281,8 @@ def nearest_constant(sums: FeatureSums) -> tuple[Floats, float]:
 
 def system_from_moments(
     moments: Moments, sums: TransitionSums, whitening: Whitening, normalisation: Normalisation
-) -> tuple[LinearSystem, bool]:
-    """The system in whitened weights, and whether its whole matrix was formed. May overwrite ``moments.crosses``."""
+) -> LinearSystem:
+    """The system in whitened weights. May overwrite ``moments.crosses``."""
     change, d = whitening.inverse, sums.num_features
     turned, rank = change.T / sums.weight, change.shape[1]
     crosses = moments.crosses if rank == d else np.empty((len(moments.crosses), rank, rank))
@@ -290,24 +290,7 @@ def system_from_moments(
         part = (moments.crosses[g : g + 64].reshape(-1, d) @ change).reshape(-1, d, rank)
         crosses[g : g + 64] = np.matmul(turned, part)
     moments = moments._replace(crosses=crosses, inflows=moments.inflows @ turned.T, terminal=turned @ moments.terminal)
-    system = compressed_system(moments, whitening.constant, sums.support, normalisation)
-    groups, size = len(moments.rewards), system.constant.size
-    # With more groups than atoms one product with the whole matrix is less work than one for each group, and with very
-    # many groups it needs less memory too.
-    if groups <= sums.support.num_atoms or size**2 > max(MOST_NUMBERS, 6 * groups * size) or system.dense is None:
-        return system, False
-    whole = system.dense()
-    matrix = whole.reshape(size, size)
-    return (
-        LinearSystem(
-            lambda w: (matrix @ w.ravel()).reshape(w.shape),
-            system.constant,
-            lambda: whole,
-            lambda w: (w.ravel() @ matrix).reshape(w.shape),
-            matrix,
-        ),
-        True,
-    )
+    return compressed_system(moments, whitening.constant, sums.support, normalisation)
 
 
 def system_by_passes(source: Source, sums: TransitionSums, basis: Basis, normalisation: Normalisation) -> LinearSystem:
@@ -345,7 +328,7 @@ def system_by_passes(source: Source, sums: TransitionSums, basis: Basis, normali
 
     spread, terminal = source.total(RowTotals(constants, (np.add, np.add), size)).values
     spread, terminal = (basis.fitted(part / n) for part in (spread, terminal))
-    return matrix_free_system(move, move_back, spread, terminal, basis.constant, normalisation)
+    return matrix_free_system(move, one_by_one(move_back), spread, terminal, basis.constant, normalisation)
 
 
 def _nonzero(table: Any) -> Floats:

@@ -165,7 +165,7 @@ def _completions(fitted: Log, scored: Log, discount: float, seed: int) -> Floats
     rows = LogRows(fitted, _reference(fitted, seed))
     rho = STRENGTHS[-1] / fitted.num_transitions
     support = support_from_data(rows, discount, _ATOMS, rho, tol=1e-4)
-    model = DistributionalLSTD(support, discount, regularisation=rho, tol=1e-8, next_distribution="signed")
+    model = DistributionalLSTD(support, discount, regularisation=rho, tol=1e-6, next_distribution="signed")
     rng, parts = np.random.default_rng([seed, 2]), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what matters is said of the features that are chosen
@@ -193,7 +193,7 @@ def held_out_crps(held_out: HeldOut, features: StateFeatures, strength: float, d
     states at the ends of cut episodes then get values that grow from one row to the next.
     """
     rho = strength / held_out.fitted.num_transitions
-    model = DistributionalLSTD(held_out.support, discount, regularisation=rho, tol=1e-8, next_distribution="signed")
+    model = DistributionalLSTD(held_out.support, discount, regularisation=rho, tol=1e-6, next_distribution="signed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a candidate that explodes has a bad score, which says it all
         try:

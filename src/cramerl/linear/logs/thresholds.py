@@ -46,6 +46,8 @@ CALIBRATION_P = 1e-3
 
 REGULARISATION = Limit(0.5, 3.0)
 """Of the mean, in standard errors."""
+LEAST_ERROR = 1e-3
+"""Of these errors, in standard deviations of the return: what moves less than they do matters to nobody."""
 
 # Of the episodes.
 EPISODES = Limit(30, 5, least=True)

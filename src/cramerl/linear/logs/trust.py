@@ -148,10 +148,22 @@ def _numbers(found: PolicyEvaluation) -> Trust:
         effective_sample_size=sampling.episodes if sampling is not None else np.nan,
         unseen_action_share=np.nan if policy is None else max(policy.unknown, unseen_action_share(log, policy)),
         start_coverage=cover,
-        regularisation_shift=abs(regularisation_shift(model, starts)) / found.mean.se if found.mean.se > 0 else np.nan,
+        regularisation_shift=_in_errors(found, regularisation_shift(model, starts), spread),
         beyond_cuts=beyond.share,
         drifting=beyond.drifting,
     )
+
+
+def _rounding(found: PolicyEvaluation) -> float:
+    """Returns that differ by less are the same."""
+    atoms = found.model.support_.atoms
+    return 1e-9 * float(atoms[-1] - atoms[0])
+
+
+def _in_errors(found: PolicyEvaluation, shift: float, spread: float) -> float:
+    """A shift of the mean in standard errors; where these are tiny beside the return's deviation, in a part of that."""
+    unit = max(found.mean.se, limits.LEAST_ERROR * spread)
+    return abs(shift) / max(unit, _rounding(found)) if found.mean.se > 0 else np.nan
 
 
 def _monte_carlo_gap(found: PolicyEvaluation, seen: Comparison | None, spread: float) -> tuple[float, float]:
@@ -224,7 +236,9 @@ def _about_equations(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
 
 
 def _about_features(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
-    if kind := limits.HELD_OUT_CRPS.verdict(n.held_out_crps, n.pooled_crps):
+    if n.held_out_crps <= _rounding(found):
+        pass  # every return is known exactly
+    elif kind := limits.HELD_OUT_CRPS.verdict(n.held_out_crps, n.pooled_crps):
         sentence = (
             f"On held-out episodes the features predict worse (CRPS {n.held_out_crps:.3g}) than one distribution for "
             f"all states ({n.pooled_crps:.3g})."
