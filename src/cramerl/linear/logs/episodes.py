@@ -13,7 +13,6 @@ from cramerl.linear.logs.layout import LogLayout
 from cramerl.linear.logs.observations import Observations
 from cramerl.linear.logs.records import Records
 
-
 # Rewards whose squares are still far from the largest number there is.
 _LARGEST_REWARD = 1e100
 

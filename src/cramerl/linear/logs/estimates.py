@@ -125,16 +125,20 @@ class ReturnDistribution:
         return f"<div>{escape(repr(self))}</div>{_svg.bars(self.support.atoms, self.probs)}"
 
     def slopes(self) -> Floats:
-        """(K - 1,) slope of the CDF within each gap: the smaller of those to its neighbours; 0 if returns lie on atoms.
+        """(K - 1,) slope of the CDF within each gap: the harmonic mean of those to its neighbours.
 
-        The CDF of straight lines with these slopes has the same means over gaps, rises everywhere, and keeps its jumps.
+        It is 0 if returns lie on the atoms.
+        The CDF of straight lines with these slopes has the same means over gaps, and keeps its jumps: beside one of
+        them it has at most twice the slope of the other side.
         """
         widths = self.support.spacings
         if self.on_atoms:
             return np.zeros(len(widths))
         wide = np.concatenate([widths[:1], widths, widths[-1:]])
         rises = np.diff(np.concatenate([[0.0], self.heights, [1.0]])) / (0.5 * (wide[:-1] + wide[1:]))
-        return np.maximum(0.0, np.minimum(rises[:-1], rises[1:]))
+        left, right = np.maximum(rises[:-1], 0.0), np.maximum(rises[1:], 0.0)
+        total = left + right
+        return np.divide(2 * left * right, total, out=np.zeros(len(total)), where=total > 0)
 
     def shift(self, name: str, at: float | None) -> float:
         """What straight lines through gaps add to "cdf" or "below" at a return; 0 for "mean" and "cvar"."""
@@ -172,7 +176,8 @@ class ReturnDistribution:
         gradient = (np.arange(len(self.support.spacings)) == place).astype(np.float64)
         value, low, high, se = self._estimate(float(self.heights[place]), gradient, 0.0, 1.0)
         shift = self.shift(name, z)
-        return Estimate(value, max(0.0, low + min(0.0, shift)), min(1.0, high + max(0.0, shift)), se)
+        low, high = np.clip([low + min(0.0, shift), high + max(0.0, shift)], 0.0, 1.0).tolist()
+        return Estimate(value, low, high, se)
 
     def _estimate(self, value: float, gradient: Floats, least: float, most: float) -> Estimate:
         if self._slopes is None or self.influence is None:

@@ -162,7 +162,7 @@ def _num_states(log: Log) -> int | None:
     if len(schema.number_names) + len(schema.category_names) != 1:
         return None
     if schema.category_names:
-        levels = schema.levels[0]
+        levels: tuple[Any, ...] = schema.levels[0]
         return max(levels) + 1 if all(isinstance(level, int | np.integer) for level in levels) else len(levels)
     largest = -1.0
     for block in log.blocks():

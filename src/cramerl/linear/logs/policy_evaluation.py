@@ -34,6 +34,8 @@ INTERVALS = ("influence", "bootstrap", "none")
 
 # Atoms that a support starts with and may grow to while the grid widens distributions, and unknowns it may grow to.
 _ATOMS, _MOST_ATOMS, _MOST_UNKNOWNS = 51, 201, 60_000
+# Unknowns times rows up to which they may grow where every product is a pass over the rows.
+_MOST_PASSED = 30_000_000
 # Where proper next distributions leave no influence: transitions up to which episodes are drawn again so often instead.
 _MOST_REFITTED, _FEW_RESAMPLES = 5000, 30
 # How much wider the grid may make the variance before more atoms are tried.
@@ -336,8 +338,15 @@ def _fitted(rows: LogRows, selection: Selection, settings: Settings) -> tuple[Di
         atoms = 2 * atoms - 1
         if settings.support is not None or settings.num_atoms is not None or atoms > _MOST_ATOMS:
             return model, lie_on_atoms(sample, support)
-        if not model.certificate_.variance_ratio > _WIDENED or atoms * rows.num_features > _MOST_UNKNOWNS:
+        if not model.certificate_.variance_ratio > _WIDENED or not _affordable(rows, atoms):
             return model, lie_on_atoms(sample, support)
+
+
+def _affordable(rows: LogRows, atoms: int) -> bool:
+    """Whether so many atoms take seconds rather than minutes."""
+    unknowns = atoms * rows.num_features
+    by_moments = unknowns**2 <= rows.most_moments
+    return unknowns <= _MOST_UNKNOWNS and (by_moments or unknowns * rows.log.num_transitions <= _MOST_PASSED)
 
 
 def _support(rows: LogRows, settings: Settings, seen: SeenReturns | None, atoms: int, rho: float) -> Support:

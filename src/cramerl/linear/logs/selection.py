@@ -29,8 +29,6 @@ _MOST_OBSERVATIONS = 50_000
 _MOST_DRIFT = 0.1
 # How much weaker regularisation is then tried, and the share of the CRPS below which it is clearly better.
 _WEAKER, _CLEARLY = 30.0, 0.99
-# Share of the width of the support below which a CRPS is rounding.
-_ROUNDING = 1e-9
 # Episodes that it takes to hold some of them out.
 LEAST_EPISODES = 10
 
@@ -207,8 +205,7 @@ def held_out_crps(held_out: HeldOut, features: StateFeatures, strength: float, d
             probs = model.predict_proba(rows.features)
             total += float(crps(model.support_, probs, held_out.returns[first : first + len(probs)]).sum())
             first += len(probs)
-    width = model.support_.v_max - model.support_.v_min
-    return total / first if total / first > _ROUNDING * width else 0.0
+    return total / first
 
 
 def _returns(log: Log, discount: float) -> tuple[Floats, np.ndarray, Floats]:
