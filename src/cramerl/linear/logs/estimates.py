@@ -83,8 +83,6 @@ class ReturnDistribution:
             return Estimate(value, np.nan, np.nan, np.nan)
         low, high = self.band()
         ends = [self._first_reaching(side, level) for side in (high, low)]
-        lines = [self._lines_reaching(side, level) for side in (high, low)]
-        ends = [min(ends[0], lines[0]), max(ends[1], lines[1])]
         at = max(0, min(len(low) - 1, int(np.searchsorted(self.support.atoms, value))))
         return Estimate(value, min(ends[0], value), max(ends[1], value), self._error_of_quantile(at))
 
@@ -98,7 +96,7 @@ class ReturnDistribution:
 
     def band(self) -> tuple[Floats, Floats]:
         """Lower and upper ends (K - 1,) of the pointwise intervals of the CDF at every atom but the last."""
-        margin = self._quantile_of_t() * self._errors()
+        margin = self._quantile_of_t() * self._errors() + self.rises()
         return np.clip(self.heights - margin, 0.0, 1.0), np.clip(self.heights + margin, 0.0, 1.0)
 
     def moved(self, gradient: Floats) -> Floats | None:
@@ -124,49 +122,32 @@ class ReturnDistribution:
     def _repr_html_(self) -> str:
         return f"<div>{escape(repr(self))}</div>{_svg.bars(self.support.atoms, self.probs)}"
 
-    def slopes(self) -> Floats:
-        """(K - 1,) slope of the CDF within each gap: the harmonic mean of those to its neighbours.
+    def rises(self) -> Floats:
+        """(K - 1,) how far the CDF may be from its mean over each gap between atoms, at the ends of the gap.
 
-        It is 0 if returns lie on the atoms.
-        The CDF of straight lines with these slopes has the same means over gaps, and keeps its jumps: beside one of
-        them it has at most twice the slope of the other side.
+        That is what a straight line through the gap rises by on each side of the middle, with the harmonic mean of the
+        slopes to both neighbours, so that a jump beside it counts little. It is 0 if returns lie on the atoms.
         """
         widths = self.support.spacings
         if self.on_atoms:
             return np.zeros(len(widths))
         wide = np.concatenate([widths[:1], widths, widths[-1:]])
-        rises = np.diff(np.concatenate([[0.0], self.heights, [1.0]])) / (0.5 * (wide[:-1] + wide[1:]))
-        left, right = np.maximum(rises[:-1], 0.0), np.maximum(rises[1:], 0.0)
+        slopes = np.diff(np.concatenate([[0.0], self.heights, [1.0]])) / (0.5 * (wide[:-1] + wide[1:]))
+        left, right = np.maximum(slopes[:-1], 0.0), np.maximum(slopes[1:], 0.0)
         total = left + right
-        return np.divide(2 * left * right, total, out=np.zeros(len(total)), where=total > 0)
+        return widths * np.divide(left * right, total, out=np.zeros(len(total)), where=total > 0)
 
-    def shift(self, name: str, at: float | None) -> float:
-        """What straight lines through gaps add to "cdf" or "below" at a return; 0 for "mean" and "cvar"."""
+    def rise(self, name: str, at: float | None) -> float:
+        """That of the gap that "cdf" or "below" is read from; 0 of "mean" and "cvar", which know means over gaps."""
         if at is None or name not in ("cdf", "below"):
             return 0.0
         place = self._place(name, at)
-        if place < 0 or place >= len(self.support.spacings):
-            return 0.0
-        middle = 0.5 * (self.support.atoms[place] + self.support.atoms[place + 1])
-        return float(self.slopes()[place] * (at - middle))
+        return float(self.rises()[place]) if 0 <= place < len(self.support.spacings) else 0.0
 
     def _place(self, name: str, z: float) -> int:
         """The gap whose height is the CDF at z, or just below it; -1 below all atoms."""
         side = "right" if name == "cdf" else "left"
         return int(np.searchsorted(self.support.atoms, _number("z", z), side=side)) - 1
-
-    def _lines_reaching(self, heights: Floats, level: float) -> float:
-        """Where straight lines through the gaps, with these mean heights, first reach the level."""
-        atoms, rise = self.support.atoms, 0.5 * self.slopes() * self.support.spacings
-        knots = np.stack([heights - rise, heights + rise], axis=1).ravel()
-        place = int(np.searchsorted(np.maximum.accumulate(knots), level))
-        if place >= len(knots):
-            return float(atoms[-1])
-        gap, at_right = divmod(place, 2)
-        if not at_right or rise[gap] == 0:
-            return float(atoms[gap + at_right])
-        share = (level - knots[place - 1]) / (2 * rise[gap])
-        return float(atoms[gap] + np.clip(share, 0.0, 1.0) * self.support.spacings[gap])
 
     def _height(self, name: str, z: float) -> Estimate:
         place = self._place(name, z)
@@ -175,8 +156,7 @@ class ReturnDistribution:
             return Estimate(certain, certain, certain, 0.0)
         gradient = (np.arange(len(self.support.spacings)) == place).astype(np.float64)
         value, low, high, se = self._estimate(float(self.heights[place]), gradient, 0.0, 1.0)
-        shift = self.shift(name, z)
-        low, high = np.clip([low + min(0.0, shift), high + max(0.0, shift)], 0.0, 1.0).tolist()
+        low, high = np.clip([low - self.rise(name, z), high + self.rise(name, z)], 0.0, 1.0).tolist()
         return Estimate(value, low, high, se)
 
     def _estimate(self, value: float, gradient: Floats, least: float, most: float) -> Estimate:

@@ -243,7 +243,10 @@ def pack_policy(policy: Policy, arrays: dict[str, NDArray[Any]]) -> dict[str, An
     """A policy as plain values, its arrays in ``arrays``; ValueError for functions."""
     inner = policy.probabilities
     if policy.by_row:
-        raise ValueError("policy must not be an array with a row for each row of the log to be saved")
+        raise ValueError(
+            "policy must be a table by state or names of columns to be saved, got an array with a row for each row of "
+            "the log: put it into columns of the log"
+        )
     if isinstance(inner, ColumnsOf):
         return {"columns": list(inner.names)}
     if not isinstance(inner, _Repeated | _OfState):

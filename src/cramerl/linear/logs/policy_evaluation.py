@@ -191,8 +191,8 @@ class PolicyEvaluations(dict[str, PolicyEvaluation]):
             se = float(np.sqrt(np.sum((moved[0] - moved[1]) ** 2)))
         else:
             se = one.se + other.se  # the most it can be
-        margin, shift = a._quantile_of_t() * se, a.shift(what, at) - b.shift(what, at)
-        return Estimate(value, value - margin + min(0.0, shift), value + margin + max(0.0, shift), se)
+        margin = a._quantile_of_t() * se + a.rise(what, at) + b.rise(what, at)
+        return Estimate(value, value - margin, value + margin, se)
 
 
 def evaluate_policy(
