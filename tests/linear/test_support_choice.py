@@ -74,3 +74,14 @@ def test_the_sentence_says_what_clipping_is_worth():
     wide = DistributionalLSTD(Support.uniform(0, 1010, 51), 0.5).fit(ones, rewards, ones)
     assert "wider" not in wide.support_report_.sentence
     assert wide.support_report_.worth < 0.02
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12, 1e90])
+def test_rewards_of_any_size(size):
+    """Supports are those of rewards of size one, in other units."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([np.ones(500), rng.normal(size=500)])
+    rewards, following, ended = rng.normal(size=500), x[rng.permutation(500)], rng.random(500) < 0.1
+    one, other = (DistributionalLSTD(None, 0.9).fit(x, unit * rewards, following, ended) for unit in (1.0, size))
+    np.testing.assert_allclose(other.support_.atoms / size, one.support_.atoms, rtol=1e-6)
+    np.testing.assert_allclose(other.predict(x[:5]) / size, one.predict(x[:5]), rtol=1e-6)

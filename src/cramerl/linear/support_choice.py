@@ -79,8 +79,10 @@ def support_from_data(
     if seen is not None:
         bottom, top = min(bottom, seen[0]), max(top, seen[1])
     bottom, top = max(bottom, least), min(top, most)
-    if top - bottom <= 1e-9 * max(1.0, abs(bottom)):  # every return is the same
-        bottom, top = bottom - max(1.0, 0.01 * abs(bottom)), top + max(1.0, 0.01 * abs(top))
+    size = max(abs(bottom), abs(top))
+    if top - bottom <= 1e-9 * size:  # every return is the same
+        margin = max(min(1.0, size), 0.01 * size) or 1.0
+        bottom, top = bottom - margin, top + margin
     return Support.uniform(bottom, top, num_atoms)
 
 

@@ -159,3 +159,27 @@ def test_what_is_wrong_is_named(name, given, match):
 def test_what_a_gradient_is_of_is_named():
     with pytest.raises(ValueError, match="what must be 'mean', or 'cvar', 'cdf' or 'below' with a number, got 'mode'"):
         distribution(0).gradient("mode", 1.0)
+
+
+def test_between_atoms_intervals_hold_what_a_straight_line_gives():
+    """Of returns that are spread evenly, where the log has no doubt."""
+    support, masses = Support.uniform(0, 10, 11), np.full(11, 0.1)
+    masses[[0, -1]] = 0.05
+    still = HeightInfluence(np.zeros((10, 10)), np.zeros((5, 10)), 5)
+    found, stepped = (ReturnDistribution(support, masses, 0.95, still, on_atoms=on) for on in (False, True))
+    for z in (2.0, 3.3, 4.5, 7.9):
+        held = found.cdf(z)
+        assert held.low - 1e-9 <= z / 10 <= held.high + 1e-9
+        assert held.value == stepped.cdf(z).value == stepped.cdf(z).low == stepped.cdf(z).high
+    for level in (0.2, 0.47, 0.75):
+        held = found.quantile(level)
+        assert held.low - 1e-9 <= 10 * level <= held.high + 1e-9
+        assert held.low <= held.value <= held.high
+    assert found.mean == stepped.mean
+
+
+def test_a_jump_is_not_spread():
+    support, masses = Support.uniform(0, 10, 11), np.full(11, 0.03)
+    masses[0] = 0.7
+    found = ReturnDistribution(support, masses, 0.95, HeightInfluence(np.zeros((10, 10)), np.zeros((5, 10)), 5), False)
+    assert found.cdf(0.0).low > 0.65

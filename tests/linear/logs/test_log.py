@@ -383,3 +383,16 @@ def test_both_marks_count_as_an_end():
     log = Log.read(columns, **NAMES)
     assert log.counts.marked_both == columns["died"].sum()
     assert as_tuples(log) == by_hand(columns)
+
+
+def test_times_as_text_are_times():
+    """As a data frame has them that was read from CSV."""
+    columns = {"who": [1, 1, 0, 0], "x": [0.0, 1.0, 2.0, 3.0], "r": np.ones(4), "died": [False, True, False, True]}
+    times = np.array(["2024-01-01 10:00:00", "2024-01-01 11:30:00", "2023-12-31 09:00:00", "2024-01-01 00:00:00"])
+    names: dict[str, Any] = {"episode": "who", "time": "t", "state": "x", "reward": "r", "terminated": "died"}
+    order = np.array([3, 1, 0, 2])
+    mixed = {name: np.asarray(column)[order] for name, column in (columns | {"t": times}).items()}
+    (block,) = Log.read(mixed, **names).blocks()
+    np.testing.assert_array_equal(block.observations.numbers[:, 0], [2, 3, 0, 1])
+    with pytest.raises(ValueError, match="time must name a column of numbers or times, got 't', which holds labels"):
+        Log.read(mixed | {"t": np.array(["noon", "2024-01-01", "2024-01-02", "2024-01-03"])}, **names)

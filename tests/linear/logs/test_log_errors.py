@@ -79,6 +79,22 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no table": (7, {}, "source must be a data frame, .* got int"),
     "an array": (np.eye(3), {}, "source must be a data frame, .* got ndarray"),
     "no rows": ({name: column[:0] for name, column in table().items()}, {}, "source must hold at least one row"),
+    "ends as words": (
+        table() | {"z": np.where(table()["r"] > 0, "yes", "no")},
+        {"terminated": "z"},
+        "terminated must name a column of booleans, got 'z', which holds labels",
+    ),
+    "enormous": (changed(r=put(2, 1e300)), {}, r"reward must be less than 1e\+100 in size, got 1e\+300"),
+    "cut at once": (
+        {"r": np.ones(6), "x0": np.arange(6.0), "x1": np.ones(6), "who": np.arange(6), "over": np.arange(6) < 3},
+        dict.fromkeys(NAMES, None) | {"episode": "who", "state": "x*", "reward": "r", "terminated": "over"},
+        "source must hold rows that are followed by others, .* got 3 rows that go on",
+    ),
+    "a list and a column": (
+        {"z": np.ones((4, 3)), "z1": np.ones(4), "r": np.ones(4)},
+        {},
+        "'z1' more than once .the parts of a column of lists have its name and a number",
+    ),
     "one row": (
         {name: column[:1] for name, column in table().items()},
         {"terminated": None},

@@ -133,3 +133,26 @@ def test_large_logs_are_compared_on_a_part(monkeypatch):
     assert parts.fitted.num_transitions + parts.scored.num_transitions < 500
     monkeypatch.setattr("cramerl.linear.logs.selection._MOST_OBSERVATIONS", 50)
     assert 50 <= len(some_observations(log)) < 200
+
+
+def test_long_episodes_of_many_groups_need_less_regularisation():
+    """Fifty steps, each in a state of its own: a little of other returns at each step would be much in the end."""
+    rng, steps = np.random.default_rng(0), np.tile(np.arange(50), 60)
+    columns = {"who": np.repeat(np.arange(60), 50), "x": steps, "died": steps == 49}
+    log = Log.read(
+        columns | {"r": -1 + 0.3 * rng.normal(size=3000)},
+        episode="who",
+        state="x",
+        categorical="x",
+        reward="r",
+        terminated="died",
+    )
+    assert choose_features(log, 0.99, 0).strength < STRENGTHS[0]
+    assert score_features(log, state_features("bins:10", some_observations(log), log.schema, 0), 0.99, 0).strength < 1
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_the_choice_does_not_depend_on_the_unit_of_rewards(size):
+    played = WORLD.play(LOGGED, 60)
+    found = [choose_features(read(played | {"r": unit * np.array(played["r"])}), 0.9, 0).tried for unit in (1.0, size)]
+    np.testing.assert_allclose([c.crps / size for c in found[1]], [c.crps for c in found[0]], rtol=1e-4)

@@ -13,6 +13,8 @@ from cramerl.supports import Support
 _FEW_RETURNS, _SEEN_EACH = 150, 5
 # Returns closer than this share of the width are one.
 _SAME = 1e-9
+# Share of the returns that were seen from which on atoms are where returns lie.
+_MOSTLY = 0.99
 # Rows of complete episodes from which on they say where returns lie.
 _LEAST_RETURNS = 20
 # Share of the atoms that is spread evenly, whatever was seen; and gaps in the width that few returns may leave.
@@ -45,6 +47,15 @@ def support_for_returns(reach: Support, returns: Floats, num_atoms: int, *, exac
         if len(atoms) <= count:
             return Support(_filled(atoms, count, 0.0))
     return Support(_like(inside, reach.v_min, reach.v_max, count))
+
+
+def lie_on_atoms(returns: Floats, support: Support) -> bool:
+    """Whether returns that were seen are those of the atoms, but for rounding and a few; not if none were seen."""
+    if not len(returns):
+        return False
+    place = np.searchsorted(0.5 * (support.atoms[1:] + support.atoms[:-1]), returns)
+    width = support.v_max - support.v_min
+    return bool((np.abs(returns - support.atoms[place]) <= 1e-6 * width).mean() > _MOSTLY)
 
 
 def _different(values: Floats, tolerance: float) -> Floats:

@@ -61,10 +61,23 @@ class Column(NamedTuple):
 
     def flags(self, argument: str, name: str) -> NDArray[np.bool_]:
         """(n,) truth values, False where missing; ValueError unless all are booleans or 0 and 1."""
+        if self.levels is not None:
+            raise ValueError(f"{argument} must name a column of booleans, got {name!r}, which holds {self.describe()}")
         found = np.nan_to_num(self.numbers(argument, name), nan=0.0)
         if not (fine := (found == 0) | (found == 1)).all():
             raise ValueError(f"{argument} must name a column of booleans, got {found[~fine][0]:g} in column {name!r}")
         return found == 1
+
+    def times(self) -> Column | None:
+        """Labels that are dates and times as ISO 8601 writes them, as times; None if some are not."""
+        try:
+            read = [_without_zone(datetime.fromisoformat(level)) for level in self.levels or ()]
+        except (TypeError, ValueError):
+            return None
+        zones = {datetime.fromisoformat(level).tzinfo is None for level in self.levels or ()}
+        if len(zones) > 1:  # some with a zone and some without have no order
+            return None
+        return Column(np.array(read, dtype="datetime64[us]")[self.values], self.missing)
 
     def whole(self) -> Column:
         """Floats that are whole numbers as integers; other columns as they are."""

@@ -13,6 +13,9 @@ from cramerl.linear.logs.layout import LogLayout
 from cramerl.linear.logs.observations import Observations
 from cramerl.linear.logs.records import Records
 
+# Rewards whose squares are still far from the largest number there is.
+_LARGEST_REWARD = 1e100
+
 
 class Episodes(NamedTuple):
     """A block of whole episodes: m observations and n transitions, sorted by episode and time."""
@@ -162,6 +165,9 @@ def _require_values(records: Records, found: Outline, layout: LogLayout) -> None
     """Raise ValueError if a value that is needed is missing or outside what is allowed."""
     acts, used = ~found.final, ~found.unused
     _require_numbers("reward", layout.reward, records.rewards[acts])
+    if (large := np.abs(records.rewards[acts]) > _LARGEST_REWARD).any():
+        size = np.abs(records.rewards[acts][large]).max()
+        raise ValueError(f"reward must be less than {_LARGEST_REWARD:g} in size, got {size:g}")
     if (missing := int((_missing_actions(records) & acts).sum())) and layout.action:
         names = ", ".join(map(repr, layout.action))
         raise ValueError(f"action must not have missing values, got {missing} rows with one in {names}")

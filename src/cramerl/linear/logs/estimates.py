@@ -39,10 +39,20 @@ class ReturnDistribution:
         probs: (K,) probabilities: the nearest proper distribution.
         level: of the intervals.
         influence: how the log's episodes move the heights of the CDF; None without intervals.
+        on_atoms: whether returns lie on the atoms. If not, a height of the CDF is the mean of its gap between two
+            atoms, and intervals of the CDF and of quantiles also hold what a straight line through the gap gives.
     """
 
-    def __init__(self, support: Support, masses: Floats, level: float, influence: HeightInfluence | None):
+    def __init__(
+        self,
+        support: Support,
+        masses: Floats,
+        level: float,
+        influence: HeightInfluence | None,
+        on_atoms: bool = True,
+    ):
         self.support, self.masses, self.level, self.influence = support, masses, level, influence
+        self.on_atoms = on_atoms
         self.probs: Floats = nearest_distribution(support, masses)
         self._slopes = None if influence is None else _slopes(support, masses)
 
@@ -59,11 +69,11 @@ class ReturnDistribution:
 
     def cdf(self, z: float) -> Estimate:
         """The probability of a return of z or less."""
-        return self._height(int(np.searchsorted(self.support.atoms, _number("z", z), side="right")) - 1)
+        return self._height("cdf", z)
 
     def below(self, z: float) -> Estimate:
         """The probability of a return less than z."""
-        return self._height(int(np.searchsorted(self.support.atoms, _number("z", z), side="left")) - 1)
+        return self._height("below", z)
 
     def quantile(self, level: float) -> Estimate:
         """The smallest atom whose CDF reaches the level; its interval inverts the band around the CDF."""
@@ -86,7 +96,7 @@ class ReturnDistribution:
 
     def band(self) -> tuple[Floats, Floats]:
         """Lower and upper ends (K - 1,) of the pointwise intervals of the CDF at every atom but the last."""
-        margin = self._quantile_of_t() * self._errors()
+        margin = self._quantile_of_t() * self._errors() + self.rises()
         return np.clip(self.heights - margin, 0.0, 1.0), np.clip(self.heights + margin, 0.0, 1.0)
 
     def moved(self, gradient: Floats) -> Floats | None:
@@ -104,9 +114,7 @@ class ReturnDistribution:
             raise ValueError(f"what must be 'mean', or 'cvar', 'cdf' or 'below' with a number, got {name!r}, {at!r}")
         if name == "cvar":  # the quantile less the area under the CDF below it, divided by the level
             return -spacings * (heights < at) / at
-        side = "right" if name == "cdf" else "left"
-        place = int(np.searchsorted(self.support.atoms, at, side=side)) - 1
-        return (np.arange(len(heights)) == place).astype(np.float64)
+        return (np.arange(len(heights)) == self._place(name, at)).astype(np.float64)
 
     def __repr__(self) -> str:
         return f"ReturnDistribution(mean {self.mean}, 5% {self.quantile(0.05)}, 95% {self.quantile(0.95)})"
@@ -114,12 +122,42 @@ class ReturnDistribution:
     def _repr_html_(self) -> str:
         return f"<div>{escape(repr(self))}</div>{_svg.bars(self.support.atoms, self.probs)}"
 
-    def _height(self, place: int) -> Estimate:
+    def rises(self) -> Floats:
+        """(K - 1,) how far the CDF may be from its mean over each gap between atoms, at the ends of the gap.
+
+        That is what a straight line through the gap rises by on each side of the middle, with the harmonic mean of the
+        slopes to both neighbours, so that a jump beside it counts little. It is 0 if returns lie on the atoms.
+        """
+        widths = self.support.spacings
+        if self.on_atoms:
+            return np.zeros(len(widths))
+        wide = np.concatenate([widths[:1], widths, widths[-1:]])
+        slopes = np.diff(np.concatenate([[0.0], self.heights, [1.0]])) / (0.5 * (wide[:-1] + wide[1:]))
+        left, right = np.maximum(slopes[:-1], 0.0), np.maximum(slopes[1:], 0.0)
+        total = left + right
+        return widths * np.divide(left * right, total, out=np.zeros(len(total)), where=total > 0)
+
+    def rise(self, name: str, at: float | None) -> float:
+        """That of the gap that "cdf" or "below" is read from; 0 of "mean" and "cvar", which know means over gaps."""
+        if at is None or name not in ("cdf", "below"):
+            return 0.0
+        place = self._place(name, at)
+        return float(self.rises()[place]) if 0 <= place < len(self.support.spacings) else 0.0
+
+    def _place(self, name: str, z: float) -> int:
+        """The gap whose height is the CDF at z, or just below it; -1 below all atoms."""
+        side = "right" if name == "cdf" else "left"
+        return int(np.searchsorted(self.support.atoms, _number("z", z), side=side)) - 1
+
+    def _height(self, name: str, z: float) -> Estimate:
+        place = self._place(name, z)
         if place < 0 or place >= len(self.support.spacings):
             certain = float(place >= 0)
             return Estimate(certain, certain, certain, 0.0)
         gradient = (np.arange(len(self.support.spacings)) == place).astype(np.float64)
-        return self._estimate(float(self.heights[place]), gradient, 0.0, 1.0)
+        value, low, high, se = self._estimate(float(self.heights[place]), gradient, 0.0, 1.0)
+        low, high = np.clip([low - self.rise(name, z), high + self.rise(name, z)], 0.0, 1.0).tolist()
+        return Estimate(value, low, high, se)
 
     def _estimate(self, value: float, gradient: Floats, least: float, most: float) -> Estimate:
         if self._slopes is None or self.influence is None:

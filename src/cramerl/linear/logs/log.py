@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from cramerl.linear.logs.opening import encode_table, open_table
 from cramerl.linear.logs.records import Decoder, Records
 from cramerl.linear.logs.stream import RecordsInFiles
 from cramerl.linear.logs.survey import LogCounts, Survey, sentences
-from cramerl.linear.logs.tables import Tables
+from cramerl.linear.logs.tables import Tables, WithArrays
 
 # A log whose columns need more bytes stays in its files.
 _MOST_BYTES = 1 << 30
@@ -225,18 +225,27 @@ class Log:
         part._taken = index if self._taken is None else self._taken[index]
         return part
 
-    def with_policies(self, columns: list[tuple[str, ...]]) -> Self:
-        """The same log, read again with columns of the probabilities that policies give to the log's actions.
+    def with_policies(
+        self, present: Sequence[str], following: Sequence[str], arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> Self:
+        """The same log, read again with columns of the probabilities that policies give to actions.
 
         Args:
-            columns: of each policy, a column for each action, in the order of ``action_levels``; and as many for the
-                next state, where the log has columns of it.
+            present: columns for the state.
+            following: columns for the next state, where the log has columns of it.
+            arrays: (n,) of the columns that the log's source does not have, in the order of its rows.
         """
-        count, layout = len(self.action_levels or ()), self._facts.layout
-        present = [name for names in columns for name in names[:count]]
-        following = [name for names in columns for name in names[count:]]
+        layout, tables = self._facts.layout, self._facts.tables
+        if arrays:
+            if self._taken is not None or self.has_next_state or isinstance(self._store, RecordsInFiles):
+                what = "is a part of another one, has columns of next states, or stays in its files"
+                raise ValueError(
+                    f"policy must be a function or names of columns for a log that {what}, got an array with a row "
+                    "for each of its rows"
+                )
+            tables = WithArrays(tables, arrays)
         layout = layout._replace(policy=tuple(present), next_policy=tuple(following))
-        whole = type(self)._of(self._facts.tables, Decoder(layout), self.discount, self.ray)
+        whole = type(self)._of(tables, Decoder(layout), self.discount, self.ray)
         return whole if self._taken is None else whole.take(self._taken)
 
     @property

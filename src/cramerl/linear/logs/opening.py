@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,10 @@ def open_table(source: Any, argument: str = "source") -> Tables:
 def encode_table(decoder: Decoder, table: Any) -> Observations:
     """The states in a table with the columns of a log's state, or in an array with them in order."""
     columns = decoder.layout.state
+    if isinstance(table, list | tuple) and table and not any(isinstance(row, dict | str | PathLike) for row in table):
+        table = np.array(table)
+    if isinstance(table, np.ndarray) and not table.dtype.names and table.ndim == 1 and len(columns) == 1:
+        table = table[:, None]
     if isinstance(table, np.ndarray) and not table.dtype.names and table.ndim == 2:
         table = _named(table, columns)
     parts = [observations for observations, _ in encoded_chunks(decoder, open_table(table, "table"))]

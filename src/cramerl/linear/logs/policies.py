@@ -40,8 +40,10 @@ class Policy:
     ``unknown`` says how much that was.
     """
 
-    def __init__(self, probabilities: Callable[[Observations], Any], levels: tuple[Any, ...], columns: Any):
-        self.probabilities, self._levels, self._columns = probabilities, levels, columns
+    def __init__(
+        self, probabilities: Callable[[Observations], Any], levels: tuple[Any, ...], columns: Any, by_row: bool = False
+    ):
+        self.probabilities, self._levels, self._columns, self.by_row = probabilities, levels, columns, by_row
         self.unknown = 0.0  # largest mean probability, over the states of a call, of actions that the log never took
 
     def __call__(self, observations: Observations) -> Floats:
@@ -93,7 +95,8 @@ def make_policy(policy: Any, log: Log) -> Policy | None:
     if policy is None:
         return None
     if log.action_levels is None:
-        raise ValueError("policy must be None for a log without discrete actions: name them with action=")
+        held = f" as integers or labels ({listed(log.layout.action)} holds other numbers)" if log.layout.action else ""
+        raise ValueError(f"policy must be None for a log without discrete actions: name them with action={held}")
     if isinstance(policy, Policy):
         return policy
     if isinstance(policy, ColumnsOf):
@@ -105,21 +108,69 @@ def make_policy(policy: Any, log: Log) -> Policy | None:
     if table.dtype.kind not in "iufbUSO" or table.ndim not in (1, 2):
         allowed = "a function, names of columns, (A,) or (S, A) probabilities, or (S,) actions"
         raise ValueError(f"policy must be {allowed}, got {type(policy).__name__}")
-    if table.ndim == 1 and table.dtype.kind == "f":
+    if table.ndim == 1 and table.dtype.kind == "f" and not (_are_whole(table) and table.sum() != 1):
         return Policy(_Repeated(table), log.action_levels, None)
     return Policy(_OfState(table, log.schema), log.action_levels, None)
 
 
 def read_policy_columns(policies: Mapping[str, Any], log: Log) -> tuple[Log, dict[str, Any]]:
-    """The log with the columns that policies name, and the policies, where a text, or texts, name columns."""
-    found = {name: _columns(given, log) for name, given in policies.items()}
-    if not any(found.values()):
-        return log, dict(policies)
-    count, first, made = len(log.action_levels or ()), 0, dict(policies)
-    for name, columns in found.items():
-        if columns is not None:
-            made[name], first = ColumnsOf(columns[:count], first), first + count
-    return log.with_policies([columns for columns in found.values() if columns is not None]), made
+    """The log with the columns of policies that name some, or that are arrays with a row for each of the log's rows."""
+    count, made = len(log.action_levels or ()), dict(policies)
+    present: list[str] = []
+    following: list[str] = []
+    arrays: dict[str, Floats] = {}
+    for number, (name, given) in enumerate(policies.items()):
+        if (columns := _columns(given, log)) is not None:
+            made[name] = ColumnsOf(columns[:count], len(present))
+            present, following = [*present, *columns[:count]], [*following, *columns[count:]]
+        elif (probs := _probs_by_row(given, log)) is not None:
+            own = {f"policy {number} of row, action {j}": column for j, column in enumerate(probs.T)}
+            places = np.arange(count) if probs.shape[1] == count + 1 and np.ndim(given) == 1 else None
+            made[name] = Policy(ColumnsOf(tuple(own), len(present)), log.action_levels or (), places, by_row=True)
+            present, arrays = [*present, *own], arrays | own
+    return (log.with_policies(present, following, arrays) if present else log), made
+
+
+def _probs_by_row(given: Any, log: Log) -> Floats | None:
+    """(n, W) probabilities of an array with a row for each of the log's n rows; None of other policies.
+
+    Of an array of actions the last column is for actions that the log never took.
+    """
+    if log.action_levels is None or not isinstance(given, np.ndarray | list):
+        return None
+    table = np.asarray(given)
+    if table.ndim not in (1, 2) or table.dtype.kind not in ("iufbUSO" if table.ndim == 1 else "iufb"):
+        return None
+    if table.ndim == 1 and table.dtype.kind == "f" and not _are_whole(table):
+        return None
+    if len(table) not in (log.num_rows, log.num_transitions) or len(table) == _num_states(log):
+        return None
+    if len(table) != log.num_rows:
+        raise ValueError(
+            f"policy must have a row for each state, or for each of the log's {log.num_rows} rows, in their order, "
+            f"got {len(table)}"
+        )
+    if table.ndim == 2:
+        return table.astype(np.float64)
+    codes = {level: code for code, level in enumerate(log.action_levels)}
+    return np.eye(len(codes) + 1)[[codes.get(action, len(codes)) for action in table.tolist()]]
+
+
+def _num_states(log: Log) -> int | None:
+    """How many rows a table needs that has one for each value of the log's only state column; None if it has others."""
+    schema = log.schema
+    if len(schema.number_names) + len(schema.category_names) != 1:
+        return None
+    if schema.category_names:
+        levels: tuple[Any, ...] = schema.levels[0]
+        return max(levels) + 1 if all(isinstance(level, int | np.integer) for level in levels) else len(levels)
+    largest = -1.0
+    for block in log.blocks():
+        numbers = block.observations.numbers
+        if (numbers != np.floor(numbers)).any() or numbers.min(initial=0.0) < 0:
+            return None
+        largest = max(largest, float(numbers.max(initial=-1.0)))
+    return int(largest) + 1
 
 
 def _columns(given: Any, log: Log) -> tuple[str, ...] | None:
@@ -134,6 +185,11 @@ def _columns(given: Any, log: Log) -> tuple[str, ...] | None:
         what += ", and then one for each of them in the next state" if log.has_next_state else ""
         raise ValueError(f"policy must name {what}, got {len(names)} ({listed(names)})")
     return names
+
+
+def _are_whole(table: NDArray[Any]) -> bool:
+    """Whether floats are whole numbers, as actions are that were kept as floats."""
+    return bool(np.isfinite(table).all() and (table == np.floor(table)).all())
 
 
 class _Repeated:
@@ -186,6 +242,11 @@ class _OfState:
 def pack_policy(policy: Policy, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """A policy as plain values, its arrays in ``arrays``; ValueError for functions."""
     inner = policy.probabilities
+    if policy.by_row:
+        raise ValueError(
+            "policy must be a table by state or names of columns to be saved, got an array with a row for each row of "
+            "the log: put it into columns of the log"
+        )
     if isinstance(inner, ColumnsOf):
         return {"columns": list(inner.names)}
     if not isinstance(inner, _Repeated | _OfState):

@@ -12,7 +12,7 @@ import numpy as np
 from cramerl._arrays import Floats
 from cramerl._checks import require_choice, require_count, require_log_discount
 from cramerl.linear.logs.action_features import action_features
-from cramerl.linear.logs.atoms import support_for_returns
+from cramerl.linear.logs.atoms import lie_on_atoms, support_for_returns
 from cramerl.linear.logs.basis import state_features
 from cramerl.linear.logs.cluster import connected
 from cramerl.linear.logs.comparators import Comparison
@@ -34,6 +34,8 @@ INTERVALS = ("influence", "bootstrap", "none")
 
 # Atoms that a support starts with and may grow to while the grid widens distributions, and unknowns it may grow to.
 _ATOMS, _MOST_ATOMS, _MOST_UNKNOWNS = 51, 201, 60_000
+# Unknowns times rows up to which they may grow where every product is a pass over the rows.
+_MOST_PASSED = 30_000_000
 # Where proper next distributions leave no influence: transitions up to which episodes are drawn again so often instead.
 _MOST_REFITTED, _FEW_RESAMPLES = 5000, 30
 # How much wider the grid may make the variance before more atoms are tried.
@@ -142,10 +144,9 @@ class PolicyEvaluation:
             states: a table with the log's state columns, or (m, C) numbers in their order.
         """
         observations = self.log.encode(states)
-        return [
-            _distribution(self._rows, self.model, starts_of(self._rows, observations.take([i])), None, self.settings)
-            for i in range(len(observations))
-        ]
+        each = (starts_of(self._rows, observations.take([i])) for i in range(len(observations)))
+        on_atoms = self.distribution.on_atoms
+        return [_distribution(self._rows, self.model, starts, None, self.settings, on_atoms) for starts in each]
 
     def predict(self, states: Any) -> Floats:
         """(m, K) probabilities of the return on ``model.support_`` from each of these states, without intervals."""
@@ -195,7 +196,7 @@ class PolicyEvaluations(dict[str, PolicyEvaluation]):
             se = float(np.sqrt(np.sum((moved[0] - moved[1]) ** 2)))
         else:
             se = one.se + other.se  # the most it can be
-        margin = a._quantile_of_t() * se
+        margin = a._quantile_of_t() * se + a.rise(what, at) + b.rise(what, at)
         return Estimate(value, value - margin, value + margin, se)
 
 
@@ -227,7 +228,8 @@ def evaluate_policy(
             codes, to (m, A) probabilities or (m,) actions; names of A columns of the log that hold the probabilities
             of its actions in order (and of A more for the next state, where the log has columns of it); (A,)
             probabilities for every state; a table (S, A) of probabilities or (S,) of actions, where the state is one
-            column; or a dictionary of several of these by name.
+            column; the same with a row for each of the log's rows, in the order of its source; or a dictionary of
+            several of these by name.
         features: of states. None: chosen from a short list by the CRPS of held-out returns. Or "columns", "bins:10",
             "splines:8", "cells:100", "rbf:100", "fourier:3", "random:200"; a function of the table of states; a
             scikit-learn transformer.
@@ -317,29 +319,39 @@ def _selection(log: Log, features: Any, settings: Settings, copies: int) -> Sele
 def _evaluated(rows: LogRows, start: Any, selection: Selection, settings: Settings) -> PolicyEvaluation:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = _fitted(rows, selection, settings)
+        model, on_atoms = _fitted(rows, selection, settings)
     messages = tuple(dict.fromkeys(str(entry.message) for entry in caught))
     starts = starts_of(rows, start)
-    distribution = _distribution(rows, model, starts, start, settings)
+    distribution = _distribution(rows, model, starts, start, settings, on_atoms)
     return PolicyEvaluation(rows, model, starts, distribution, selection, settings, messages)
 
 
-def _fitted(rows: LogRows, selection: Selection, settings: Settings) -> DistributionalLSTD:
-    """The model, with as many atoms as it takes for the grid not to widen distributions, or as many as there may be."""
+def _fitted(rows: LogRows, selection: Selection, settings: Settings) -> tuple[DistributionalLSTD, bool]:
+    """The model, and whether the returns that were seen lie on its atoms.
+
+    It has as many atoms as it takes for the grid not to widen distributions, or as many as there may be.
+    """
     rho = settings.regularisation
     if rho is None:
         rho = selection.strength / rows.log.num_transitions
-    known = settings.support is None and not rows.log.rows_are_episodes
-    seen = seen_returns(rows.log, settings.discount) if known else None
+    seen = None if rows.log.rows_are_episodes else seen_returns(rows.log, settings.discount)
+    sample = np.empty(0) if seen is None else seen.sample
     atoms = _ATOMS
     while True:
         support = settings.support or _support(rows, settings, seen, atoms, rho)
         model = DistributionalLSTD(support, settings.discount, regularisation=rho, tol=1e-10).fit_source(rows)
         atoms = 2 * atoms - 1
         if settings.support is not None or settings.num_atoms is not None or atoms > _MOST_ATOMS:
-            return model
-        if not model.certificate_.variance_ratio > _WIDENED or atoms * rows.num_features > _MOST_UNKNOWNS:
-            return model
+            return model, lie_on_atoms(sample, support)
+        if not model.certificate_.variance_ratio > _WIDENED or not _affordable(rows, atoms):
+            return model, lie_on_atoms(sample, support)
+
+
+def _affordable(rows: LogRows, atoms: int) -> bool:
+    """Whether so many atoms take seconds rather than minutes."""
+    unknowns = atoms * rows.num_features
+    by_moments = unknowns**2 <= rows.most_moments
+    return unknowns <= _MOST_UNKNOWNS and (by_moments or unknowns * rows.log.num_transitions <= _MOST_PASSED)
 
 
 def _support(rows: LogRows, settings: Settings, seen: SeenReturns | None, atoms: int, rho: float) -> Support:
@@ -350,7 +362,7 @@ def _support(rows: LogRows, settings: Settings, seen: SeenReturns | None, atoms:
 
 
 def _distribution(
-    rows: LogRows, model: DistributionalLSTD, starts: Starts, start: Any, settings: Settings
+    rows: LogRows, model: DistributionalLSTD, starts: Starts, start: Any, settings: Settings, on_atoms: bool
 ) -> ReturnDistribution:
     masses = starts.mean @ model.weights_
     influence: HeightInfluence | None = None
@@ -367,7 +379,7 @@ def _distribution(
                 influence = bootstrap_influence(model, rows, again, resamples, settings.seed, _starts_again)
         elif not constrained:
             influence = height_influence(model, rows, starts)
-    return ReturnDistribution(model.support_, masses, settings.level, influence)
+    return ReturnDistribution(model.support_, masses, settings.level, influence, on_atoms)
 
 
 def _starts_again(rows: LogRows, start: Any) -> Starts:

@@ -186,10 +186,11 @@ class Decoder:
         if name is None:
             return None
         require_present("time", name, columns[name])
-        if columns[name].levels is not None:
+        column = columns[name] if columns[name].levels is None else columns[name].times()
+        if column is None:
             held = columns[name].describe()
             raise ValueError(f"time must name a column of numbers or times, got {name!r}, which holds {held}")
-        return self._keys("time", name, columns[name])
+        return self._keys("time", name, column)
 
     def _keys(self, argument: str, name: str, column: Column) -> NDArray[Any]:
         """What tells rows apart and orders them; ValueError if earlier chunks hold something else."""

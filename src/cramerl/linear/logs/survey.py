@@ -95,6 +95,11 @@ class Survey:
                 f"source must hold at least one row with a next row, or one where the return ended, "
                 f"got {self.counts.rows} rows in {self.counts.episodes} episodes"
             )
+        if self.counts.dropped and not self._step.kept.sum():
+            raise ValueError(
+                f"source must hold rows that are followed by others, or columns of next states (next_state), got "
+                f"{self.counts.dropped:,} rows that go on, each the last of its episode"
+            )
         if not self._weight > 0:
             raise ValueError(f"weight must hold at least one number > 0, got only 0 in column {self._layout.weight!r}")
 

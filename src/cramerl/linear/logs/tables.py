@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cramerl._extras import load_library
 from cramerl.linear.logs.columns import Column, column_of_array, column_of_arrow
@@ -114,6 +115,27 @@ class PandasTable:
         yield from arrow_chunks(_as_arrow(chosen).to_batches(max_chunksize=_BATCH_ROWS), self.table, names)
 
 
+class WithArrays:
+    """Another table with more columns."""
+
+    def __init__(self, tables: Tables, arrays: Mapping[str, NDArray[Any]]):
+        self._tables, self._arrays = tables, arrays
+        self.table = Table((*tables.table.names, *arrays), tables.table.lists)
+
+    def size(self, names: Sequence[str]) -> int:
+        """Bytes that the other table's columns need."""
+        return self._tables.size([name for name in names if name not in self._arrays])
+
+    def chunks(self, names: Sequence[str]) -> Iterator[Columns]:
+        """The named columns, some rows at a time."""
+        first = 0
+        for chunk in self._tables.chunks([name for name in names if name not in self._arrays]):
+            stop = first + len(next(iter(chunk.values())).values)
+            own = {name: Column(self._arrays[name][first:stop]) for name in names if name in self._arrays}
+            yield chunk | own
+            first = stop
+
+
 def open_frame(source: Any) -> Tables | None:
     """The table that an object in memory holds; None for names of files and for what is no table."""
     if isinstance(source, Mapping):
@@ -144,7 +166,8 @@ def require_different(names: Sequence[str]) -> tuple[str, ...]:
     """The names, or ValueError if two are the same."""
     if len(set(names)) < len(names):
         again = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"source must have columns of different names, got {again!r} more than once")
+        hint = " (the parts of a column of lists have its name and a number)" if again[-1:].isdecimal() else ""
+        raise ValueError(f"source must have columns of different names, got {again!r} more than once{hint}")
     return tuple(names)
 
 
