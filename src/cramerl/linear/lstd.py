@@ -327,7 +327,9 @@ class DistributionalLSTD:
         support, discount = self.support, float(self.discount)
         if support is None:
             support = support_from_data(source, discount, self.num_atoms, float(self.regularisation))
-        return TransitionSums(support, discount, source.num_features, getattr(source, "most_moments", None))
+        sums = TransitionSums(support, discount, source.num_features, getattr(source, "most_moments", None))
+        sums.penalties = getattr(source, "penalties", None)
+        return sums
 
     def _check_settings(self) -> None:
         if self.support is not None and not isinstance(self.support, Support):

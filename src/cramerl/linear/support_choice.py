@@ -51,6 +51,7 @@ def support_from_data(
     """
     size = few_rows(min(source.num_features, MOST_DENSE))
     sums = source.total(FeatureSums(discount, source.num_features))
+    sums.penalties = getattr(source, "penalties", None)
     gram = sums.gram + sums.weight * ridge(sums, regularisation)
     least, most = _reach(sums)
     mean = _solved(gram - sums.cross, sums.reward_vector, tol)

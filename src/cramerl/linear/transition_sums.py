@@ -68,6 +68,8 @@ class FeatureSums:
         # Of phi times the reward, times its square, and times the discount of what follows.
         self.reward_vector, self.squared_reward_vector, self.discounted_total = np.zeros((3, num_features))
         self.num_samples, self.weight = 0, 0.0
+        # How much of the regularisation each feature gets; None: all of it.
+        self.penalties: Floats | None = None
         # Least and negated largest: reward where the return goes on, reward where it ends, discount.
         self.extremes = np.full(6, np.inf)
         self.part_rows = few_rows(num_features)
@@ -257,6 +259,8 @@ def ridge(sums: FeatureSums, regularisation: float) -> Any:
     # Rounding leaves the variance of a constant column a little above zero.
     spread[spread <= 1e-12 * mean**2] = 0.0
     penalty = regularisation * np.divide(spread, share, out=np.zeros_like(spread), where=share > 0)
+    if sums.penalties is not None:
+        penalty *= sums.penalties
     if sparse.issparse(sums.gram):
         return sparse.diags_array(penalty)
     constant = constant_weights(sums) if regularisation else None

@@ -387,3 +387,16 @@ def test_what_is_wrong_with_the_log_is_named():
     endless = read(WORLD.play(LOGGED, 30), terminated=None)
     with pytest.raises(ValueError, match="discount must be less than 1 for a log that does not say where returns end"):
         evaluate_policy(endless, discount=1)
+
+
+def test_an_action_that_was_never_taken_is_worth_what_the_state_is():
+    """Not what all states are on average, which is what regularisation knows without the state."""
+    rng = np.random.default_rng(0)
+    states = rng.choice(["bad", "good"], 2000, p=[0.9, 0.1])
+    actions = np.where(states == "good", 0, rng.integers(0, 2, 2000))
+    columns = {"who": np.arange(2000), "s": states, "a": actions, "r": np.where(states == "good", 10.0, 0.0)}
+    columns["end"] = np.ones(2000, bool)
+    log = Log.read(columns, episode="who", state="s", action="a", reward="r", terminated="end", discount=1.0)
+    found = evaluate_policy(log, np.array([0.0, 1.0]), start={"s": ["good"]})
+    assert found.mean.value == pytest.approx(10.0, abs=0.5)
+    assert found.trust.verdict != "use"

@@ -277,7 +277,7 @@ def said(found: PolicyEvaluation, **numbers: Any) -> list[tuple[str, str]]:
         ({"held_out_crps": 1.3, "pooled_crps": 1.0}, "do not use", "predict worse"),
         ({"monte_carlo_gap": (5.0, 0.2)}, "care", r"The mean is 5\.0 standard errors"),
         ({"monte_carlo_gap": (5.0, 0.3)}, "do not use", r"The mean is 5\.0 standard errors"),
-        ({"regularisation_shift": 0.6}, "care", r"The mean moves by 0\.6 standard errors where regularisation"),
+        ({"regularisation_shift": 0.4}, "care", r"The mean moves by 0\.4 standard errors where regularisation"),
         ({"regularisation_shift": 4.0}, "do not use", r"The mean moves by 4\.0 standard errors"),
         (
             {"beyond_cuts": 0.1, "drifting": ("age", "sum")},

@@ -19,16 +19,22 @@ from cramerl.linear.logs.own_features import Function, state_table
 _MOST_DENSE = 300
 
 
+# How much of the regularisation the features of a state get that stand for all actions.
+_OF_ALL_ACTIONS = 0.01
+
+
 class ActionFeatures(Protocol):
     """Features of states and actions.
 
     Attributes:
         name: in words.
         num_features: D.
+        penalties: (D,) how much of the regularisation each feature gets; None: all of it.
     """
 
     name: str
     num_features: int
+    penalties: Floats | None
 
     def taken(self, observations: Observations, actions: Any) -> Table:
         """Features (m, D) of states and the actions taken there: codes (m,), or numbers (m, A)."""
@@ -40,11 +46,19 @@ class ActionFeatures(Protocol):
 
 
 class ProductFeatures:
-    """The features of the state, for all actions together and then for each action apart."""
+    """The features of the state, for all actions together and then for each action apart.
+
+    Regularisation draws each action in a state to what all actions do there. Those features of the state that stand for
+    all actions get little of it: otherwise an action that was never taken in a state would be drawn to the average over
+    all states.
+    """
 
     def __init__(self, state: StateFeatures, num_actions: int):
         self.name = f"{state.name} for each action"
         self.num_features = state.num_features * (num_actions + 1)
+        self.penalties: Floats | None = np.repeat(
+            [_OF_ALL_ACTIONS, 1.0], [state.num_features, state.num_features * num_actions]
+        )
         self._state, self._num_actions = state, num_actions
 
     def taken(self, observations: Observations, actions: Any) -> Table:
@@ -71,6 +85,8 @@ class ProductFeatures:
 class QuadraticFeatures:
     """The features of the state; each number of the action, its square, and its products with those of the state."""
 
+    penalties: Floats | None = None
+
     def __init__(self, state: StateFeatures, num_columns: int):
         self.name = f"{state.name} and squares of the action"
         self._state, self._num_columns = state, num_columns
@@ -90,6 +106,8 @@ class QuadraticFeatures:
 
 class OwnActionFeatures:
     """A function of the user's, of states and actions."""
+
+    penalties: Floats | None = None
 
     def __init__(self, function: Any, state: StateFeatures, levels: tuple[Any, ...] | None, num_columns: int):
         self.name, self._levels, self._num_columns = "your function", levels, num_columns

@@ -66,6 +66,11 @@ class LogRows:
         return self.features.num_features if self.actions is None else self.actions.num_features
 
     @property
+    def penalties(self) -> Floats | None:
+        """(D,) how much of the regularisation each feature gets; None: all of it."""
+        return None if self.actions is None else self.actions.penalties
+
+    @property
     def most_moments(self) -> int:
         """Numbers in moments up to which these take less work than passes over the rows, which are kept in memory."""
         if not self._fits_in_memory:

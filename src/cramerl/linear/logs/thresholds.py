@@ -44,7 +44,7 @@ CALIBRATION = Limit(0.1, 0.25)
 """Of the Kolmogorov-Smirnov statistic, where its p-value is below `CALIBRATION_P`."""
 CALIBRATION_P = 1e-3
 
-REGULARISATION = Limit(0.5, 3.0)
+REGULARISATION = Limit(0.3, 3.0)
 """Of the mean, in standard errors."""
 LEAST_ERROR = 1e-3
 """Of these errors, in standard deviations of the return: what moves less than they do matters to nobody."""
