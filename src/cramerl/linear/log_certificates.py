@@ -143,7 +143,8 @@ def _sentences(sums: TransitionSums, found: LogCertificate, normalisation: Norma
     elif missing:
         far = f"distance {found.constant_distance:.2g}"
         say = [f"No combination of the features is constant ({far}): add a column of ones."]
-    say.append(f"The features' Gram matrix has condition number {found.gram_condition:.3g}.")
+    if not math.isnan(found.gram_condition):
+        say.append(f"The features' Gram matrix has condition number {found.gram_condition:.3g}.")
     if is_drifting(found.radius, sums.largest_discount):
         say.append(
             f"The spectral radius of LSTD's iteration is {found.radius:.4f}, well above the discount "
