@@ -146,3 +146,23 @@ def test_a_signal_that_others_lose_ends_the_command_all_the_same(name, work):
 )
 def test_two_dashes_are_no_value(words):
     assert refused(*words).endswith("must have a value, got '--'")
+
+
+def test_ctrl_c_while_numpy_is_imported_ends_quietly():
+    """A finder of modules sends the signal when NumPy is asked for."""
+    code = """
+import importlib.abc, os, signal, sys
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "numpy":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+import cramerl_start
+sys.argv = ["cramerl", "--version"]
+cramerl_start.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
