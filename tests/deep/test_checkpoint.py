@@ -349,6 +349,25 @@ def test_what_killed_processes_left_goes_at_the_next_save(run):
     only_needed(run)
 
 
+def test_what_was_left_by_a_run_that_then_ended_goes_when_it_is_resumed(run):
+    shutil.copytree(run / "000004", run / ".000002.tmp")
+    (run / "replay" / ".rows-000000000028-000000000033-123.safetensors").touch()
+    store = store_of(run)
+    store.latest()
+    store.tidy()
+    only_needed(run)
+    assert check(run) == 4
+
+
+def test_beside_damage_nothing_is_removed(run):
+    shutil.copytree(run / "000004", run / ".000002.tmp")
+    (run / "000004" / "state.safetensors").write_bytes(b"")
+    store = store_of(run)
+    store.latest()
+    store.tidy()
+    assert (run / ".000002.tmp").exists()
+
+
 def test_a_checkpoint_renamed_away_by_a_killed_process_is_found(run):
     (run / "000004").rename(run / ".000004.old")
     assert check(run) == 4

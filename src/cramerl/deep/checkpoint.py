@@ -97,6 +97,12 @@ class CheckpointStore:
         self._known = True
         return None
 
+    def tidy(self) -> None:
+        """Remove what killed processes left, after `latest`: a run that has ended does not save again."""
+        if self._newest is not None and not self.problems:
+            self._restore()
+            self._prune(self._newest["info"]["iteration"], self._newest)
+
     def rows(self, saved: Saved) -> Iterator[tuple[int, Arrays]]:
         """Read the live rows of the replay, shard by shard: the first row's number, and the rows."""
         for shard in saved.shards:

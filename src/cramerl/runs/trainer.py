@@ -114,6 +114,7 @@ class Trainer:
                 f"{self.folder.path} cannot be made longer: its replay_steps are fewer than the steps of its last "
                 "iteration, whose actions are needed to restore the environments"
             )
+        self.store.tidy()
         for start, rows in self.store.rows(saved):
             self.loop.write_rows(start, rows)
         state = unflatten(self.loop.save(), saved.arrays)
