@@ -1,7 +1,7 @@
 """Does the sweeps of standard input as one: the next jobs, in their order, that are expected to end in time.
 
-Each line is a name, `--speed` (steps a second of as many of its jobs as `--jobs` says, as far as known) and the words of
-`cramerl sweep`; `study.sh` and `defaults.sh` write such lines. A line whose `--best-of` is not finished waits for it.
+Each line is a name, `--speed` (steps a second of as many of its jobs as `--jobs` says, as far as known) and the words
+of `cramerl sweep`; `study.sh` and `defaults.sh` write such lines. A line whose `--best-of` is not finished waits.
 """
 
 import argparse
@@ -19,9 +19,9 @@ from cramerl.cli.sweep import CHILD, command_line, configure, read_sweep
 from cramerl.runs.stop_signals import collect_stop_signals
 from cramerl.sweep.display import sweep_display
 from cramerl.sweep.execute import LocalProcesses, State, execute
-from cramerl.sweep.folder import locked, write_record
+from cramerl.sweep.folder import clear_folder, locked, write_record
 from cramerl.sweep.run import require_buildable
-from cramerl.sweep.together import Agenda, Durations, Executors, Request, Schedule, Work, foresee, make_agenda
+from cramerl.sweep.together import Agenda, Durations, Executors, Request, Schedule, foresee, make_agenda
 
 
 class Line(NamedTuple):
@@ -73,7 +73,8 @@ def show(lines: Sequence[Line], only: str, minutes: float | None) -> None:
         if line.waits and left:
             print(f"    waits: {line.waits}")
     _, total = foresee(agenda.work, durations)
-    print(f"{sum(done for _, done in counts)} jobs done, {len(agenda.work)} to do, about {math.ceil(total / 60)} minutes in all")
+    about = f", about {math.ceil(total / 60)} minutes in all" if agenda.work else ""
+    print(f"{sum(done for _, done in counts)} jobs done, {len(agenda.work)} to do{about}")
     if minutes is not None:
         ready = {line.request.name for line in lines if not line.waits}
         started, _ = foresee([one for one in agenda.work if one.request.name in ready], durations, 60 * minutes)
@@ -82,23 +83,16 @@ def show(lines: Sequence[Line], only: str, minutes: float | None) -> None:
             print(f"    {one.name}: {durations.expected(one) / 60:.1f} minutes")
 
 
-def do(
-    lines: Sequence[Line], only: str, failed: dict[str, str], deadline: float | None, signals: list[int]
-) -> State:
+def do(lines: Sequence[Line], only: str, failed: dict[str, str], deadline: float | None, signals: list[int]) -> State:
     """Do the jobs that fit; the lines must be ready. What failed is not tried again, and added to."""
     with ExitStack() as stack:
         outs = dict.fromkeys(line.request.out for line in lines)
         locks = {out: stack.enter_context(locked(out)) for out in outs}
         agenda = make_agenda_of(lines, only)
         durations = Durations(outs)
-        left = [one for one in agenda.work if one.name not in failed]
-        seconds = None if deadline is None else deadline - time.monotonic()
-        started, _ = foresee(left, durations, seconds)
-        for out, plan in agenda.plans.items():
-            now = {one.job.folder for one in started if one.request.out == out}
-            require_buildable(plan._replace(jobs=[job for job in plan.jobs if job.folder in now]))
+        failed.update(find_unbuildable(agenda, durations, deadline))
         record(lines, agenda, failed)
-        work = {one.name: one for one in left}
+        work = {one.name: one for one in agenda.work if one.name not in failed}
         processes = max(line.request.at_once for line in lines)
         executor = Executors(work, {out: LocalProcesses(out, processes, locks[out], CHILD) for out in outs})
         schedule = Schedule(work, durations, deadline, time.monotonic)
@@ -122,15 +116,40 @@ def do(
                 deadline=deadline,
             )
         failed.update(state.failed)
+        for job in state.left:  # what is not resumed would look as if it had been made
+            if not job.resumable and Path(job.folder).exists():
+                clear_folder(Path(job.folder))
         record(lines, agenda, failed)
         return state
+
+
+def find_unbuildable(agenda: Agenda, durations: Durations, deadline: float | None) -> dict[str, str]:
+    """Jobs of sweeps whose next jobs would fail at once, such as those of a game that is not installed."""
+    found: dict[str, str] = {}
+    tried: set[str] = set()
+    while True:
+        left = [one for one in agenda.work if one.name not in found]
+        soon, _ = foresee(left, durations, None if deadline is None else deadline - time.monotonic())
+        first = next((one.request for one in soon if one.name not in tried), None)
+        if first is None:
+            return found
+        mine = [one for one in soon if one.request is first]
+        tried |= {one.name for one in mine}
+        try:
+            require_buildable(agenda.plans[first.out]._replace(jobs=[one.job for one in mine]))
+        except ValueError as error:
+            found |= {one.name: str(error) for one in left if one.request is first}
 
 
 def record(lines: Sequence[Line], agenda: Agenda, failed: dict[str, str]) -> None:
     """Write the records of all sweeps, also of those whose jobs come later: a choice must know what it waits for."""
     for line in lines:
         out = line.request.out
-        inner = {job.folder: failed[str(out / job.folder)] for job in agenda.plans[out].jobs if str(out / job.folder) in failed}
+        inner = {
+            job.folder: failed[str(out / job.folder)]
+            for job in agenda.plans[out].jobs
+            if str(out / job.folder) in failed
+        }
         write_record(out, agenda.plans[out], line.command, line.chosen, inner)
 
 
@@ -155,8 +174,10 @@ def main() -> int:
             lines = [read_line(text) for text in texts]
             if state.stopping or sum(bool(line.waits) for line in lines) == waiting:
                 break
-    for folder, reason in failed.items():
-        print(f"failed: {folder}: {reason}")
+    for reason in dict.fromkeys(failed.values()):
+        folders = [folder for folder, why in failed.items() if why == reason]
+        others = f" and {len(folders) - 1} others" if len(folders) > 1 else ""
+        print(f"failed: {folders[0]}{others}: {reason}")
     show(lines, options.only, None)
     return 128 + signals[0] if signals else 1 if failed else 0
 

@@ -9,15 +9,15 @@
 #
 # JOBS are programs at once for MinAtar (7: with NVIDIA's MPS, see docs/sweeps.md), ATARI_JOBS for Atari. For the parts of the
 # earlier study, MINUTES is the time for each sweep (a cell that is stopped begins anew), MORE is put behind each, and SEEDS
-# are those to report with: SEEDS=0-19 adds seeds, and leaves alone those that chose settings. For the plan, OUT is the
-# folder of the results (results), ONLY=atari does only the sweeps whose names begin so, and TINY=1 tries everything with runs of
+# are those to report with: SEEDS=0-19 adds seeds, and leaves alone those that chose settings. For the plan, RESULTS is the
+# folder of its data (results), ONLY=atari does only the sweeps whose names begin so, and TINY=1 tries everything with runs of
 # seconds.
 set -eu
 cd "$(dirname "$0")/.."
 [ -d .venv/bin ] && PATH=$PWD/.venv/bin:$PATH
 
 plan() { # the sweeps of PLAN.md in its order, with the speeds known when it was written
-    out=${OUT:-results}
+    out=${RESULTS:-results}
     games=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar,Freeway-MinAtar
     atari=pong,breakout,asterix,seaquest,space_invaders
     length="--steps 2e6 --iteration-steps 2000000 --log-steps 50000"

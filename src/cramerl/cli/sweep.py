@@ -96,7 +96,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "an earlier sweep: for each agent and environment, use the settings of its best variant by score, the mean "
     text += "over seeds of the return in the last fifth of the steps. Its seeds cannot be used again"
     add("--best-of", type=Path, metavar="FOLDER", help=text)
-    text = "with --best-of: one variant of each agent for all environments, the one with the best mean over them of the "
+    text = (
+        "with --best-of: one variant of each agent for all environments, the one with the best mean over them of the "
+    )
     text += "score divided by the agent's best there"
     add("--one-for-all", action="store_true", help=text)
     text = "keep runs of the same agent and environment with other settings, such as another n-step, in this folder "

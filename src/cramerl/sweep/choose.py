@@ -109,7 +109,7 @@ def describe(choice: Choice) -> str:
 
 
 class _Tried(NamedTuple):
-    """The variants of an agent in an environment: the mean score of each, NaN if a run has none, and those not to choose."""
+    """The variants of an agent in an environment: their mean scores, NaN if a run has none, and those not to choose."""
 
     agent: str
     env: str
@@ -124,6 +124,7 @@ class _Tried(NamedTuple):
 
     @property
     def best(self) -> Variant:
+        """The best variant."""
         return self.known[0]
 
     def choice(self, variant: Variant) -> Choice:

@@ -99,8 +99,8 @@ class Durations:
     """How long jobs will take: as the jobs that ended say, with a tenth more, or as the request says.
 
     Jobs of the same agent in the same environment count, else those in the same environment, else those of the same
-    preset and kind of environment; and only those of a machine of the same kind, with an accelerator or without. Their
-    number at once is not known, so it should be the request's.
+    folder; and only those of a machine of the same kind, with an accelerator or without. Their number at once is not
+    known, so it should be the request's.
 
     Args:
         folders: those of sweeps, whose finished jobs are measured.
@@ -117,21 +117,21 @@ class Durations:
         """Take a finished job into account."""
         seconds = measured_seconds(out, job)
         if seconds is not None:
-            for key in _alike(job):
+            for key in _alike(out, job):
                 self._seconds.setdefault(key, []).append(seconds / (job.steps * len(job.group)))
 
     def expected(self, work: Work) -> float:
         """Seconds that a job will take."""
-        for key in _alike(work.job):
+        for key in _alike(work.request.out, work.job):
             if key in self._seconds:
                 return _MARGIN * statistics.median(self._seconds[key]) * work.size
         return START_SECONDS + work.size * work.request.at_once / work.request.speed
 
 
-def _alike(job: Job) -> list[tuple[str, ...]]:
+def _alike(out: Path, job: Job) -> list[tuple[str, ...]]:
     """What jobs that take as long have in common, the closest first."""
     config = job.group.first
-    return [(config.env, config.agent), (config.env,), (env_family(config.env), config.preset)]
+    return [("env, agent", config.env, config.agent), ("env", config.env), ("folder", str(out))]
 
 
 def measured_seconds(out: Path, job: Job) -> float | None:
