@@ -36,7 +36,7 @@ supports() { # NAME FOLDER ENV SETTINGS LOW:HIGH ...: each agent with its own su
 }
 
 plan() { # what decides most for its time comes first
-    minatar="$(length "${STEPS:-1000000}" 100000) --speed ${SPEED:-400000} --jobs ${JOBS:-8}"
+    minatar="$(length "${STEPS:-1000000}" 100000) --speed ${SPEED:-350000} --jobs ${JOBS:-7}"
     for game in Breakout Asterix SpaceInvaders Seaquest Freeway; do
         supports "minatar-$game" defaults-minatar $game-MinAtar "$minatar" -10:10 0:30 -1:100
     done

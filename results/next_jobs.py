@@ -86,7 +86,8 @@ def show(lines: Sequence[Line], only: str, minutes: float | None) -> None:
 def do(lines: Sequence[Line], only: str, failed: dict[str, str], deadline: float | None, signals: list[int]) -> State:
     """Do the jobs that fit; the lines must be ready. What failed is not tried again, and added to."""
     with ExitStack() as stack:
-        outs = dict.fromkeys(line.request.out for line in lines)
+        outs = dict.fromkeys(line.request.out for line in lines if line.request.name.startswith(only))
+        lines = [line for line in lines if line.request.out in outs]
         locks = {out: stack.enter_context(locked(out)) for out in outs}
         agenda = make_agenda_of(lines, only)
         durations = Durations(outs)

@@ -7,7 +7,7 @@
 #     results/study.sh PART ...               the earlier study, which PLAN.md describes: rates report penalties variants
 #                                             means settings steps atari pong atari-rates longer
 #
-# JOBS are programs at once for MinAtar (7: with NVIDIA's MPS, see docs/sweeps.md), ATARI_JOBS for Atari. For the parts of the
+# JOBS are programs at once for MinAtar (6: with NVIDIA's MPS, see docs/sweeps.md), ATARI_JOBS for Atari. For the parts of the
 # earlier study, MINUTES is the time for each sweep (a cell that is stopped begins anew), MORE is put behind each, and SEEDS
 # are those to report with: SEEDS=0-19 adds seeds, and leaves alone those that chose settings. For the plan, RESULTS is the
 # folder of its data (results), ONLY=atari does only the sweeps whose names begin so, and TINY=1 tries everything with runs of
@@ -25,7 +25,7 @@ plan() { # the sweeps of PLAN.md in its order, with the speeds known when it was
     if [ -n "${TINY:-}" ]; then
         length="--preset smoke" frames="--preset smoke" atari=pong,breakout
     fi
-    minatar="--sticky 0.1 --max-episode-steps 10000 $length --checkpoints none --speed ${SPEED:-400000} --jobs ${JOBS:-7}"
+    minatar="--sticky 0.1 --max-episode-steps 10000 $length --checkpoints none --speed ${SPEED:-350000} --jobs ${JOBS:-6}"
     search="$out/study-search --envs $games --seeds 10000-10002 $minatar"
     own="--v-min none --v-max none"
     rates="--learning-rate 3e-5,1e-4,3e-4,1e-3"

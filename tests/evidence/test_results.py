@@ -1,5 +1,6 @@
 """results/: its recorded commands match its runs, and presets have the settings it chose."""
 
+import io
 import itertools
 import json
 import os
@@ -146,6 +147,43 @@ def test_the_report_gets_the_settings_of_the_search(tmp_path, next_jobs, monkeyp
         settings = {(run.double_q, run.learning_rate, run.v_min) for run in found if run.agent == agent}
         assert len(settings) == 1
         assert {(double, low) for double, _, low in settings} == {(True, None)}
+
+
+# A child that has trained at once, or never ends if it is to train S51.
+CHILD = """
+import json, pathlib, sys, time
+job = json.load(open(sys.argv[1]))
+folder = pathlib.Path(job["folder"])
+folder.mkdir(parents=True)
+(folder / "config.json").write_text(json.dumps(job["settings"]))
+if job["settings"]["agent"] == "s51":
+    time.sleep(60)
+row = {"step": 2000, "frames": 2000, "iteration": 0, "charts/epsilon": 0.1, "charts/episodes": 2}
+lines = [json.dumps(row | lane | {"charts/episodic_return": 5.0}) for lane in job["settings"].get("runs", [{}])]
+(folder / "metrics.jsonl").write_text("\\n".join(lines) + "\\n")
+"""
+
+
+@pytest.mark.parametrize("speed", [100, pytest.param(1e9, marks=pytest.mark.slow)])
+def test_jobs_that_fit_are_done_and_then_what_waited_for_them(tmp_path, next_jobs, monkeypatch, capsys, speed):
+    monkeypatch.setitem(next_jobs["main"].__globals__, "CHILD", ["-c", CHILD])
+    monkeypatch.setattr("cramerl.sweep.together.START_SECONDS", 0.0)
+    usual = "--envs Breakout-MinAtar --preset smoke --checkpoints none --jobs 2 --speed"
+    rates = f"{tmp_path / 'rates'} --agents dqn --seeds 0 --learning-rate 1e-4,1e-3"
+    lines = [f"rates {rates} {usual} 1e9", f"stays {tmp_path / 'long'} --agents s51 --seeds 0 {usual} {speed}"]
+    report = f"report {tmp_path / 'report'} --agents dqn --seeds 1 --best-of {tmp_path / 'rates'} {usual} 1e9"
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*lines, report])))
+    monkeypatch.setattr("sys.argv", ["next_jobs.py", "--minutes", "0.1" if speed > 100 else "0.5"])
+    assert next_jobs["main"]() == 0
+    said = capsys.readouterr()
+    assert "rates: 1 done, 0 to do" in said.out
+    assert "stays: 0 done, 1 to do" in said.out
+    assert not (tmp_path / "long" / "Breakout-MinAtar" / "s51__seed-0").exists()  # it was stopped, or not started
+    assert ("training" in said.err and "s51__seed-0" in said.err) == (speed > 100)
+    record = json.loads((tmp_path / "rates" / "sweep.json").read_text())
+    assert [job["folder"] for job in record["jobs"]] == ["Breakout-MinAtar/dqn__seed-0__learning-rate-0.0001_0.001"]
+    if speed == 100:
+        assert "report: 1 done, 0 to do" in said.out
 
 
 def test_defaults_are_compared_with_ten_seeds(tmp_path, next_jobs, monkeypatch):
