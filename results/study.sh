@@ -1,13 +1,59 @@
 #!/bin/sh
-# The study's data, in the order in which it is worth having. Every line is a sweep that does what is missing: run this
-# again to go on. JOBS are programs at once for MinAtar (with NVIDIA's MPS 8, see docs/sweeps.md); MINUTES is the time for each
-# sweep (a cell that is stopped begins anew: give it more than one takes); MORE is put behind each, as MORE=--dry-run, which
-# shows what is missing. SEEDS are those to report with: SEEDS=0-19 adds seeds, and leaves alone those that chose settings.
+# The study's data. Every sweep does what is missing, so run this again to go on.
 #
-#     JOBS=8 MINUTES=9 results/study.sh [rates|report|penalties|variants|means|settings|steps|atari|pong|atari-rates|longer ...]
+#     results/study.sh next 9                 the next jobs of PLAN.md that are expected to end within 9 minutes
+#     results/study.sh                        all that is left of PLAN.md
+#     MORE=--dry-run results/study.sh         what is missing, and how long it will take; also with next
+#     results/study.sh PART ...               the earlier study, which PLAN.md describes: rates report penalties variants
+#                                             means settings steps atari pong atari-rates longer
+#
+# JOBS are programs at once for MinAtar (6: with NVIDIA's MPS, see docs/sweeps.md), ATARI_JOBS for Atari. For the parts of the
+# earlier study, MINUTES is the time for each sweep (a cell that is stopped begins anew), MORE is put behind each, and SEEDS
+# are those to report with: SEEDS=0-19 adds seeds, and leaves alone those that chose settings. For the plan, RESULTS is the
+# folder of its data (results), ONLY=atari does only the sweeps whose names begin so, and TINY=1 tries everything with runs of
+# seconds.
 set -eu
 cd "$(dirname "$0")/.."
 [ -d .venv/bin ] && PATH=$PWD/.venv/bin:$PATH
+
+plan() { # the sweeps of PLAN.md in its order, with the speeds known when it was written
+    out=${RESULTS:-results}
+    games=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar,Freeway-MinAtar
+    atari=pong,breakout,asterix,seaquest,space_invaders
+    length="--steps 2e6 --iteration-steps 2000000 --log-steps 50000"
+    frames="--preset paper --num-envs 128 --environment-resets iteration --steps 2500000 --iteration-steps 2500000 --log-steps 25000"
+    if [ -n "${TINY:-}" ]; then
+        length="--preset smoke" frames="--preset smoke" atari=pong,breakout
+    fi
+    minatar="--sticky 0.1 --max-episode-steps 10000 $length --checkpoints none --speed ${SPEED:-350000} --jobs ${JOBS:-6}"
+    search="$out/study-search --envs $games --seeds 10000-10002 $minatar"
+    own="--v-min none --v-max none"
+    rates="--learning-rate 3e-5,1e-4,3e-4,1e-3"
+    for agent in c51 l51; do
+        echo "search-$agent $search --agents $agent $own $rates --double-q false,true"
+    done
+    echo "search-u51 $search --agents u51 $own $rates --next-distribution signed,rearranged"
+    echo "search-s51 $search --agents s51 $own --learning-rate 1e-5,3e-5,1e-4,3e-4 --next-distribution signed,rearranged"
+    echo "search-dqn $search --agents dqn $rates --dqn-loss huber,squared"
+    echo "search-qr $search --agents qr $rates --quantile-threshold 1,0"
+    echo "search-hl_gauss $search --agents hl_gauss $rates --v-min -10 --v-max 10 --allow-variants"
+    echo "search-hl_gauss-own $search --agents hl_gauss $rates $own --allow-variants"
+    echo "report $out/study-minatar --agents dqn,c51,qr,hl_gauss,s51,u51,l51 --envs $games --seeds 0-19 --max-lanes 10" \
+        "--best-of $out/study-search --one-for-all $minatar"
+    # Seed 0 of the others is in results/atari.
+    emulated="$out/study-atari --envs $atari $frames --checkpoints weights --speed ${ATARI_SPEED:-13500} --jobs ${ATARI_JOBS:-2}"
+    echo "atari-seed-0 $emulated --agents l51 --seeds 0"
+    echo "atari-seeds-1-2 $emulated --agents dqn,c51,s51,l51 --seeds 1-2"
+    echo "atari-seeds-3-4 $emulated --agents dqn,c51,s51,l51 --seeds 3-4"
+}
+
+if [ $# -eq 0 ] || [ "$1" = next ]; then
+    [ $# -eq 0 ] || minutes="--minutes ${2:?study.sh: next needs a number of minutes}"
+    export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
+    plan | python3 results/next_jobs.py ${minutes:-} ${ONLY:+--only "$ONLY"} ${MORE:-}
+    exit
+fi
+
 FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
 AGENTS=dqn,c51,s51,u51,qr
 plain="--base-distribution uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
@@ -29,7 +75,7 @@ for part in "$@"; do
 done
 if [ $# -ne 1 ]; then # each for itself: one that waits for another, or failed, does not keep the rest from being done
     status=0
-    for part in ${*:-$PARTS}; do
+    for part in "$@"; do
         results/study.sh "$part" || status=$?
         [ $status -lt 128 ] || exit $status # Ctrl-C
     done

@@ -1,20 +1,26 @@
 """results/: its recorded commands match its runs, and presets have the settings it chose."""
 
+import io
 import itertools
 import json
 import os
+import runpy
 import shlex
 import shutil
 import subprocess
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sweep_folders import put_run
 
 from cramerl.cli.main import main
 from cramerl.evidence.curves import final_score, read_curves
 from cramerl.runs.presets import preset
+from cramerl.sweep.folder import write_record
+from cramerl.sweep.plan import wanted_runs
 
 RESULTS = Path(__file__).parents[2] / "results"
 RECORDS = sorted(RESULTS.glob("*/sweep.json"))
@@ -38,25 +44,42 @@ def test_recorded_commands_make_the_runs_that_are_there(record, monkeypatch, cap
     assert {(config["agent"], config["env"]) for config in configs} <= asked
 
 
+PARTS = (
+    "rates",
+    "report",
+    "penalties",
+    "variants",
+    "means",
+    "settings",
+    "steps",
+    "atari",
+    "pong",
+    "atari-rates",
+    "longer",
+)
+
+
 def words_of_the_script(folder: Path, **environment: str) -> list[list[str]]:
-    """What it would do, said by a copy of it: a process for each of its sweeps would take half a minute."""
+    """What the earlier study would do, said by a copy of it: a process for each sweep would take half a minute."""
     (folder / "results").mkdir()
     script = Path(shutil.copy(RESULTS / "study.sh", folder / "results" / "study.sh"))
     said = script.with_name("cramerl")
     said.write_text('#!/bin/sh\necho "$@"\n')
     said.chmod(0o755)
     env = os.environ | environment | {"PATH": f"{script.parent}:{os.environ['PATH']}"}
-    found = subprocess.run([script], env=env, capture_output=True, text=True, check=True)
+    found = subprocess.run([script, *PARTS], env=env, capture_output=True, text=True, check=True)
     return [shlex.split(line) for line in found.stdout.splitlines()]
 
 
-def test_the_script_of_the_study_finds_what_is_there(tmp_path, monkeypatch, capsys):
+def test_the_earlier_study_is_what_is_there(tmp_path, monkeypatch, capsys):
     sweeps = words_of_the_script(tmp_path, MORE="--dry-run")
     monkeypatch.chdir(RESULTS.parent)
     for words in sweeps:
         assert main(words) == 0
         assert capsys.readouterr().out.endswith(", 0 to do\n")
-    assert {words[1] for words in sweeps} == {f"results/{record.parent.name}" for record in RECORDS}
+    planned = ("study-", "defaults-")
+    earlier = {f"results/{record.parent.name}" for record in RECORDS if not record.parent.name.startswith(planned)}
+    assert {words[1] for words in sweeps} == earlier
 
 
 def test_more_seeds_are_for_reporting_and_not_for_choosing(tmp_path):
@@ -64,6 +87,141 @@ def test_more_seeds_are_for_reporting_and_not_for_choosing(tmp_path):
     extended = {words[1] for words in sweeps if words[words.index("--seeds") + 1] == "0-99"}
     assert extended == {f"results/{name}" for name in ("minatar", "pong-misc", "atari", "atari-longer", "atari-rates")}
     assert all("0-99" in words for words in sweeps if words[1] in extended)
+
+
+@pytest.fixture(scope="module")
+def next_jobs():
+    return runpy.run_path(str(RESULTS / "next_jobs.py"))
+
+
+def lines_of(script: str, folder: Path, **environment: str) -> list[str]:
+    """The sweeps that a script hands on."""
+    python = folder / "python3"
+    python.write_text("#!/bin/sh\ncat\n")
+    python.chmod(0o755)
+    (folder / "results").mkdir()
+    copy = shutil.copy(RESULTS / script, folder / "results")
+    env = os.environ | environment | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return subprocess.run([copy], env=env, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def requests_of(lines, next_jobs):
+    found = [next_jobs["read_line"](line) for line in lines]
+    return [one.request for one in found], [one.waits for one in found]
+
+
+def test_the_plan_has_equal_search_and_fresh_seeds(tmp_path, next_jobs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    requests, waits = requests_of(lines_of("study.sh", tmp_path), next_jobs)
+    runs = {request.name: wanted_runs(request.sweep) for request in requests}
+    searched = Counter((run.agent, run.env) for name in runs if name.startswith("search-") for run in runs[name])
+    assert set(searched.values()) == {4 * 2 * 3}  # rates, variants, seeds
+    assert len(searched) == 7 * 5
+    assert [bool(wait) for wait in waits] == [request.name == "report" for request in requests]
+    assert len(runs["report"]) == 7 * 5 * 20
+    assert all(
+        run.sticky == 0.1 and run.steps == 2_000_000 for name in runs if "atari" not in name for run in runs[name]
+    )
+    assert sum(len(runs[name]) for name in runs if name.startswith("atari")) == 5 * (1 + 2 * 4 + 2 * 4)
+    first = [run.env for run in runs["atari-seeds-1-2"] if run.seed == 1]
+    assert list(dict.fromkeys(first))[:2] == ["pong", "breakout"]
+
+
+def test_the_report_gets_the_settings_of_the_search(tmp_path, next_jobs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = lines_of("study.sh", tmp_path, RESULTS=str(tmp_path / "out"), TINY="1")
+    requests, _ = requests_of(lines, next_jobs)
+    agenda = next_jobs["make_agenda"](requests)
+    out = tmp_path / "out" / "study-search"
+    for request in requests:
+        if request.out == out:
+            write_record(out, agenda.plans[out], "cramerl sweep", [], {})
+    for one in agenda.work:
+        if one.request.out == out:
+            put_run(out, one.job.folder, one.job.group, score=2.0 if one.job.group.first.double_q else 1.0)
+    requests, waits = requests_of(lines, next_jobs)
+    assert not any(waits)
+    (report,) = [request for request in requests if request.name == "report"]
+    found = wanted_runs(report.sweep)
+    for agent in ("c51", "l51"):
+        settings = {(run.double_q, run.learning_rate, run.v_min) for run in found if run.agent == agent}
+        assert len(settings) == 1
+        assert {(double, low) for double, _, low in settings} == {(True, None)}
+
+
+# A child that has trained at once, or never ends if it is to train S51.
+CHILD = """
+import json, pathlib, sys, time
+job = json.load(open(sys.argv[1]))
+folder = pathlib.Path(job["folder"])
+folder.mkdir(parents=True)
+(folder / "config.json").write_text(json.dumps(job["settings"]))
+if job["settings"]["agent"] == "s51":
+    time.sleep(60)
+row = {"step": 2000, "frames": 2000, "iteration": 0, "charts/epsilon": 0.1, "charts/episodes": 2}
+lines = [json.dumps(row | lane | {"charts/episodic_return": 5.0}) for lane in job["settings"].get("runs", [{}])]
+(folder / "metrics.jsonl").write_text("\\n".join(lines) + "\\n")
+"""
+
+
+@pytest.mark.parametrize("speed", [100, pytest.param(1e9, marks=pytest.mark.slow)])
+def test_jobs_that_fit_are_done_and_then_what_waited_for_them(tmp_path, next_jobs, monkeypatch, capsys, speed):
+    monkeypatch.setitem(next_jobs["main"].__globals__, "CHILD", ["-c", CHILD])
+    monkeypatch.setattr("cramerl.sweep.together.START_SECONDS", 0.0)
+    usual = "--envs Breakout-MinAtar --preset smoke --checkpoints none --jobs 2 --speed"
+    rates = f"{tmp_path / 'rates'} --agents dqn --seeds 0 --learning-rate 1e-4,1e-3"
+    lines = [f"rates {rates} {usual} 1e9", f"stays {tmp_path / 'long'} --agents s51 --seeds 0 {usual} {speed}"]
+    report = f"report {tmp_path / 'report'} --agents dqn --seeds 1 --best-of {tmp_path / 'rates'} {usual} 1e9"
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*lines, report])))
+    monkeypatch.setattr("sys.argv", ["next_jobs.py", "--minutes", "0.1" if speed > 100 else "0.5"])
+    assert next_jobs["main"]() == 0
+    said = capsys.readouterr()
+    assert "rates: 1 done, 0 to do" in said.out
+    assert "stays: 0 done, 1 to do" in said.out
+    assert not (tmp_path / "long" / "Breakout-MinAtar" / "s51__seed-0").exists()  # it was stopped, or not started
+    assert ("training" in said.err and "s51__seed-0" in said.err) == (speed > 100)
+    record = json.loads((tmp_path / "rates" / "sweep.json").read_text())
+    assert [job["folder"] for job in record["jobs"]] == ["Breakout-MinAtar/dqn__seed-0__learning-rate-0.0001_0.001"]
+    if speed == 100:
+        assert "report: 1 done, 0 to do" in said.out
+
+
+def test_defaults_are_compared_with_ten_seeds(tmp_path, next_jobs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    requests, _ = requests_of(lines_of("defaults.sh", tmp_path), next_jobs)
+    runs = [run for request in requests for run in wanted_runs(request.sweep)]
+    supports = Counter((run.agent, run.env) for run in {(r.agent, r.env, r.v_min, r.v_max): r for r in runs}.values())
+    assert set(supports.values()) == {4, 1}
+    assert [pair for pair, number in supports.items() if number == 1] == [("dqn", "Acrobot-v1")]
+    assert len(supports) == 5 * 11 + 1
+    assert {run.seed for run in runs} == set(range(7100, 7110))
+    assert {run.agent for run in runs if run.q_lambda} == {"u51", "l51"}
+    assert {run.agent for run in runs if run.next_distribution == "rearranged"} == {"s51", "u51"}
+
+
+def test_tables_say_where_a_support_by_hand_is_better(tmp_path, next_jobs, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lines = lines_of("defaults.sh", tmp_path, RESULTS=str(tmp_path / "out"), TINY="1", SEEDS="0-3")
+    lines = [line for line in lines if "Breakout" in line and "rearranged" not in line]
+    requests, _ = requests_of(lines, next_jobs)
+    agenda = next_jobs["make_agenda"](requests)
+    out = tmp_path / "out" / "defaults-minatar"
+    for request in requests:
+        write_record(out, agenda.plans[out], f"cramerl sweep {request.name} --envs Breakout-MinAtar --seeds", [], {})
+    for one in agenda.work:
+        config = one.job.group.first
+        if config.env == "Breakout-MinAtar":
+            score = 9.0 if config.v_max == 30 and config.agent == "c51" else 5.0 if config.v_max is None else 3.0
+            put_run(out, one.job.folder, one.job.group, score=score)
+    monkeypatch.setattr("sys.argv", ["defaults_tables.py", str(out)])
+    tables = runpy.run_path(str(RESULTS / "defaults_tables.py"))
+    assert tables["main"]() == 0
+    printed = capsys.readouterr().out
+    assert "| `c51` | 4 | 5.00 [5.00, 5.00] | 3.00 [3.00, 3.00] | 9.00 [9.00, 9.00] |" in printed
+    assert "| -4.00 [-4.00, -4.00] | **yes** |" in printed
+    assert printed.count("| 2.00 [2.00, 2.00] | no |") == 4
+    assert "cramerl sweep minatar-Breakout-own --envs Breakout-MinAtar" in printed
+    assert "gain" in printed  # of three steps over one
 
 
 @pytest.mark.parametrize("parts", [["rates", "nonsense"], [""], ["*"], ["rates report"], ["rates\nreport"]])

@@ -43,6 +43,35 @@ def test_the_best_rate_is_taken(tmp_path):
         plan(asked(envs="pong", seeds="7", chosen={("s51", "pong"): {"learning_rate": 1e-2}}), tmp_path / "final")
 
 
+def test_one_variant_for_all_environments_has_the_best_mean_share_of_the_best_scores(tmp_path):
+    # Of the best scores, 1e-4 has 1 and 0.1, 1e-3 has 0.9 and 0.9, 1e-2 has 0.2 and 1.
+    scores = {"pong": {1e-4: 100.0, 1e-3: 90.0, 1e-2: 20.0}, "breakout": {1e-4: 1.0, 1e-3: 9.0, 1e-2: 10.0}}
+    sweep = asked("s51", "pong,breakout", "0-1", axes={"learning_rate": (1e-4, 1e-3, 1e-2)})
+    made = plan(sweep, tmp_path)
+    for job in made.jobs:
+        config = job.group.first
+        put_run(tmp_path, job.folder, config, score=scores[config.env][config.learning_rate])
+    write_record(tmp_path, made, "cramerl sweep", [], {})
+    envs, seeds = ["pong", "breakout"], [5]
+    each = best_of(tmp_path, ["s51"], envs, seeds)
+    assert [choice.settings["learning_rate"] for choice in each] == [1e-4, 1e-2]
+    both = best_of(tmp_path, ["s51"], envs, seeds, one_for_all=True)
+    assert [choice.settings["learning_rate"] for choice in both] == [1e-3, 1e-3]
+    assert [choice.score for choice in both] == [90.0, 9.0]
+    assert both[1].others == [({"learning_rate": 1e-2}, 10.0), ({"learning_rate": 1e-4}, 1.0)]
+    # What cannot be chosen in one environment cannot be chosen.
+    lost = next(job.folder for job in made.jobs if job.folder.startswith("pong/") and "0.001" in job.folder)
+    write_record(tmp_path, made, "cramerl sweep", [], {lost: "it crashed"})
+    both = best_of(tmp_path, ["s51"], envs, seeds, one_for_all=True)
+    assert [choice.settings["learning_rate"] for choice in both] == [1e-2, 1e-2]
+
+
+def test_one_variant_for_all_environments_needs_scores_above_zero(tmp_path):
+    rates(tmp_path, {1e-4: -21.0, 1e-3: -20.0})
+    with pytest.raises(ValueError, match=r"needs a best score above 0 in each, got -19.50 of s51 on pong"):
+        best_of(tmp_path, ["s51"], ["pong"], [5], one_for_all=True)
+
+
 def test_runs_of_a_group_are_variants_too(tmp_path):
     sweep = asked(axes={"learning_rate": (1e-4, 1e-3)})
     put_sweep(sweep, tmp_path)

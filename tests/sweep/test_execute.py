@@ -105,6 +105,21 @@ def test_a_job_that_cannot_start_has_failed(tmp_path):
     assert "logs" in state.failed["pong/done"]
 
 
+def test_a_job_that_may_not_start_is_passed_over_and_left(tmp_path):
+    jobs = [job(tmp_path, what) for what in ("fail", "stay", "empty")]
+    beside = []
+
+    def may_start(job: Job, running) -> bool:
+        beside.append(len(running))
+        return "stay" not in job.folder and not running
+
+    state = processes(tmp_path, jobs, may_start=may_start)
+    assert sorted(state.failed) == ["pong/empty", "pong/fail"]  # both were done, one after the other
+    assert ([job.folder for job in state.left], state.stopping) == (["pong/stay"], False)
+    assert not log_file(tmp_path, "pong/stay").exists()
+    assert max(beside) == 1
+
+
 def test_children_share_the_memory_of_an_accelerator(monkeypatch):
     assert child_environment({"A": "b"}, 1) == {"A": "b"}
     assert child_environment({}, 3) == {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.300"}

@@ -37,8 +37,14 @@ from cramerl.sweep.search import SEARCH, Range, Search, Space
 _NAMED = ("agent", "env", "preset", "seed")  # settings that a sweep has other flags for
 _RAY_ONLY = ("cpus_per_run", "gpus_per_run", "retries", "storage", "scratch", "download")
 _SEARCH_ONLY = ("trials", "batch", "search_seed")
+_NEEDED_FLAGS = (
+    ("ray", _RAY_ONLY),
+    ("storage", ("scratch", "download")),
+    ("search", _SEARCH_ONLY),
+    ("best_of", ("one_for_all",)),
+)
 _RETRIES, _TRIALS, _BATCH = 10, 20, 4
-_CHILD = ("-m", "cramerl.cli.child")
+CHILD = ("-m", "cramerl.cli.child")
 
 DESCRIPTION = """\
 Train every agent in every environment with every seed and every combination of settings that have several values
@@ -90,6 +96,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "an earlier sweep: for each agent and environment, use the settings of its best variant by score, the mean "
     text += "over seeds of the return in the last fifth of the steps. Its seeds cannot be used again"
     add("--best-of", type=Path, metavar="FOLDER", help=text)
+    text = (
+        "with --best-of: one variant of each agent for all environments, the one with the best mean over them of the "
+    )
+    text += "score divided by the agent's best there"
+    add("--one-for-all", action="store_true", help=text)
     text = "keep runs of the same agent and environment with other settings, such as another n-step, in this folder "
     text += "(otherwise an error); a report shows them as variants"
     add("--allow-variants", action="store_true", help=text)
@@ -170,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
                 sweep,
                 options.out,
                 lambda plan: _execute(options, plan, lock, signals, deadline, cluster),
-                command=_command(options),
+                command=command_line(options),
                 chosen=[choice.to_json(options.best_of) for choice in choices],
                 search=search,
                 storage=options.storage,
@@ -185,9 +196,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _require_fitting_flags(options: argparse.Namespace) -> None:
     """Raise ValueError for flags that would be ignored."""
-    for needed, names in (("ray", _RAY_ONLY), ("storage", ("scratch", "download")), ("search", _SEARCH_ONLY)):
+    for needed, names in _NEEDED_FLAGS:
         for flag in given_flags(options, names) if getattr(options, needed) is None else ():
-            raise ValueError(f"{flag} is used only with --{needed}: leave it out, or add --{needed}")
+            name = f"--{needed.replace('_', '-')}"
+            raise ValueError(f"{flag} is used only with {name}: leave it out, or add {name}")
     if options.search is not None:
         require_library("optuna")
         for flag in given_flags(options, ("best_of", "allow_variants")):
@@ -223,7 +235,7 @@ def read_sweep(options: argparse.Namespace) -> tuple[Sweep, Space, list[Choice]]
     if options.best_of is not None:
         if options.best_of.resolve() == options.out.resolve():
             raise ValueError(f"--best-of must be another folder than OUT, got {options.best_of} for both")
-        choices = best_of(options.best_of, agents, envs, seeds)
+        choices = best_of(options.best_of, agents, envs, seeds, one_for_all=options.one_for_all)
     chosen = {(choice.agent, choice.env): choice.settings for choice in choices}
     for name in (*axes, *changes):
         if any(name in settings for settings in chosen.values()):
@@ -282,11 +294,11 @@ def _execute(
 ) -> State:
     if cluster is None:
         number = min(options.jobs or default_slots(len(plan.jobs)), max(1, len(plan.jobs)))
-        executor, slots = LocalProcesses(options.out, number, lock, _CHILD), lambda: number
+        executor, slots = LocalProcesses(options.out, number, lock, CHILD), lambda: number
     else:
         ray, resources = cluster
         scratch = os.path.abspath(options.scratch) if options.scratch else ""
-        where = (options.out.resolve(), _CHILD, resources, options.storage, scratch)
+        where = (options.out.resolve(), CHILD, resources, options.storage, scratch)
         retries = _RETRIES if options.retries is None else options.retries
         settings = TaskSettings(*where, shared_variables(os.environ))
         executor = RayTasks(ray, settings, retries, checkpoints=options.download == "all")
@@ -296,13 +308,14 @@ def _execute(
         return execute(plan.jobs, executor, slots, on_progress=show, **requests)
 
 
-def _command(options: argparse.Namespace) -> str:
+def command_line(options: argparse.Namespace) -> str:
     """The command line, without what does not change its result: processes at once, minutes, machines."""
     words = ["cramerl", "sweep", str(options.out), "--agents", options.agents, "--envs", options.envs]
     words += ["--seeds", options.seeds]
     for name in ("preset", "best_of", "search", "trials", "batch", "search_seed"):
         if getattr(options, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    words += ["--one-for-all"] * options.one_for_all
     words += ["--allow-variants"] * options.allow_variants
     for name, text in setting_texts(options, _NAMED).items():
         words += setting_words(name, text)

@@ -45,7 +45,9 @@ class Choice(NamedTuple):
         return self._asdict() | {"others": others, "from": str(folder)}
 
 
-def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: Collection[int]) -> list[Choice]:
+def best_of(
+    folder: Path, agents: Iterable[str], envs: Collection[str], seeds: Collection[int], *, one_for_all: bool = False
+) -> list[Choice]:
     """The best variant of each agent in each environment: the one with the highest mean score over seeds.
 
     A variant with a run that failed or diverged, or that had no episode end in its last fifth, is not chosen. All
@@ -56,6 +58,9 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
         agents: those to choose for.
         envs: likewise.
         seeds: those that will report; none of them may have chosen.
+        one_for_all: whether an agent gets one variant for all environments: the one with the highest mean over them of
+            its score divided by the agent's best score there. A variant that cannot be chosen in one environment
+            cannot be chosen.
     """
     if not (folder / RECORD).is_file():
         raise ValueError(f"{folder} is not the folder of a sweep: it has no {RECORD}")
@@ -69,7 +74,7 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
     waiting = {place: name for name, place in jobs.items() if name not in ended}
     folders = {(folder / run.folder).resolve() for run in found}
     curves = [curve for curve in read_curves([folder]) if curve.source.resolve() in folders]
-    choices = []
+    tried: dict[str, list[_Tried]] = {}
     for agent, env in ((agent, env) for agent in agents for env in envs):
         mine = [curve for curve in curves if (curve.agent, curve.env) == (agent, env)]
         if (agent, env) in waiting:
@@ -82,7 +87,11 @@ def best_of(folder: Path, agents: Iterable[str], envs: Collection[str], seeds: C
         lost = [run for state in found if state.folder in failed for run in state.group.configs]
         bad = {_variant(run, names) for run in lost if (run.agent, run.env) == (agent, env)}
         bad |= {_variant(curve.config, names) for curve in mine if curve.diverged}
-        choices.append(_choose(agent, env, mine, names, bad))
+        tried.setdefault(agent, []).append(_score_variants(agent, env, mine, names, bad))
+    choices = []
+    for several in tried.values():
+        best = _best_for_all(several) if one_for_all else None
+        choices += [one.choice(one.best if best is None else best) for one in several]
     again = sorted({seed for choice in choices for seed in choice.seeds} & set(seeds))
     if again:
         raise ValueError(
@@ -99,7 +108,34 @@ def describe(choice: Choice) -> str:
     return text + f" of {len(choice.seeds)} seeds" + (f" ({'; '.join(tried)})" if tried else "")
 
 
-def _choose(agent: str, env: str, curves: list[Curve], names: list[str], bad: set[Variant]) -> Choice:
+class _Tried(NamedTuple):
+    """The variants of an agent in an environment: their mean scores, NaN if a run has none, and those not to choose."""
+
+    agent: str
+    env: str
+    scores: dict[Variant, float]
+    seeds: list[int]
+    bad: set[Variant]
+
+    @property
+    def known(self) -> list[Variant]:
+        """Variants with a score, the best first."""
+        return sorted((v for v in self.scores if not math.isnan(self.scores[v])), key=lambda v: -self.scores[v])
+
+    @property
+    def best(self) -> Variant:
+        """The best variant."""
+        return self.known[0]
+
+    def choice(self, variant: Variant) -> Choice:
+        """The choice of a variant, listed with the others."""
+        order = [*self.known, *(other for other in self.scores if other not in self.known)]
+        others: list[tuple[dict[str, Any], float | None]] = [(dict(v), self.scores[v]) for v in order if v != variant]
+        others += [(dict(other), None) for other in sorted(self.bad, key=str)]
+        return Choice(self.agent, self.env, dict(variant), self.scores[variant], self.seeds, others)
+
+
+def _score_variants(agent: str, env: str, curves: list[Curve], names: list[str], bad: set[Variant]) -> _Tried:
     variants: dict[Variant, list[Curve]] = {}
     for curve in curves:
         variants.setdefault(_variant(curve.config, names), []).append(curve)
@@ -113,16 +149,33 @@ def _choose(agent: str, env: str, curves: list[Curve], names: list[str], bad: se
     require_one_protocol(env, runs)
     end = common_steps(runs)
     scores = {v: sum(final_score(curve, steps=end) for curve in runs) / len(runs) for v, runs in good.items()}
-    known = sorted((v for v in scores if not math.isnan(scores[v])), key=lambda variant: -scores[variant])
-    if not known:
+    tried = _Tried(agent, env, scores, seeds[0], bad)
+    if not tried.known:
         raise ValueError(
             f"every variant of {agent} on {env} failed, diverged or has a run in whose last fifth no episode ended: "
             "there is nothing to choose from"
         )
-    best, *others = [*known, *(variant for variant in scores if variant not in known)]
-    tried: list[tuple[dict[str, Any], float | None]] = [(dict(variant), scores[variant]) for variant in others]
-    tried += [(dict(variant), None) for variant in sorted(bad, key=str)]
-    return Choice(agent, env, dict(best), scores[best], seeds[0], tried)
+    return tried
+
+
+def _best_for_all(several: list[_Tried]) -> Variant:
+    """The variant with the highest mean over environments of its score divided by the best score there."""
+    agent = several[0].agent
+    for one in several:
+        if one.scores[one.best] <= 0:
+            raise ValueError(
+                f"one setting for all environments needs a best score above 0 in each, got "
+                f"{one.scores[one.best]:,.2f} of {agent} on {one.env}"
+            )
+        if one.scores.keys() | one.bad != several[0].scores.keys() | several[0].bad:
+            raise ValueError(
+                f"one setting for all environments needs the same variants of {agent} in each, but they differ on "
+                f"{several[0].env} and {one.env}"
+            )
+    common = [variant for variant in several[0].known if all(variant in one.known for one in several)]
+    if not common:
+        raise ValueError(f"no variant of {agent} has a score in every environment: there is nothing to choose from")
+    return max(common, key=lambda v: sum(one.scores[v] / one.scores[one.best] for one in several))
 
 
 def _variant(config: TrainConfig, names: list[str]) -> Variant:

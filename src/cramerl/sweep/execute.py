@@ -63,6 +63,7 @@ def execute(
     *,
     on_progress: Callable[[State], None] = lambda state: None,
     stop_requests: Callable[[], int] = lambda: 0,
+    may_start: Callable[[Job, Sequence[Job]], bool] = lambda job, running: True,
     deadline: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> State:
@@ -74,6 +75,8 @@ def execute(
         slots: how many jobs may run at once; a function, because machines come and go.
         on_progress: called with the state several times a second.
         stop_requests: how often a user asked to stop; a further request while jobs are stopping ends them at once.
+        may_start: whether a job may start beside those that run; the jobs after one that may not are asked about too. A
+            job that may not start while nothing runs is left.
         deadline: time of the clock after which jobs are stopped with checkpoints.
         clock: seconds.
     """
@@ -86,13 +89,21 @@ def execute(
                 executor.stop()
             if state.stopping and stop_requests() > requests:
                 executor.kill()
-            ended = []
-            while waiting and not state.stopping and len(state.running) < slots():
-                state.running.append(waiting.pop(0))
+            ended, refused = [], 0
+            for job in () if state.stopping else tuple(waiting):
+                if len(state.running) >= slots():
+                    break
+                if not may_start(job, state.running):
+                    refused += 1
+                    continue
+                waiting.remove(job)
+                state.running.append(job)
                 try:
-                    executor.start(state.running[-1])
+                    executor.start(job)
                 except (OSError, ValueError) as error:  # one job that cannot start has failed like any other
-                    ended.append(Ended(state.running[-1], "failed", str(error)))
+                    ended.append(Ended(job, "failed", str(error)))
+            if refused and not state.running:
+                break
             on_progress(state._replace(left=[*state.left, *waiting]))
             if state.running:
                 time.sleep(_POLL_SECONDS)
@@ -155,8 +166,13 @@ class LocalProcesses:
             process.communicate()
 
 
+def uses_accelerator() -> bool:
+    """Whether jobs of this machine run on an accelerator; found out without using it."""
+    return any(os.path.exists(path) for path in _ACCELERATORS) and os.environ.get("JAX_PLATFORMS") != "cpu"
+
+
 def default_slots(jobs: int) -> int:
     """Processes at once: one where there is an accelerator, because one program fills it; else one per two cores."""
-    if any(os.path.exists(path) for path in _ACCELERATORS) and os.environ.get("JAX_PLATFORMS") != "cpu":
+    if uses_accelerator():
         return 1
     return max(1, min(jobs, (os.cpu_count() or 1) // 2))

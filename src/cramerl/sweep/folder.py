@@ -7,7 +7,7 @@ The folder of a job is the truth about it: a sweep that is started again inspect
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,23 +98,26 @@ def inspect_run(folder: Path) -> RunState:
     return RunState(str(folder), group, step, finished, any(folder.glob("checkpoints/*/manifest.json")), diverged)
 
 
-def make_plan(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
-    """Compare what a sweep asks for with what its folder holds.
+def make_plan(sweeps: Sweep | Sequence[Sweep], out: Path, stored: Collection[str] = ()) -> Plan:
+    """Compare what a sweep, or several sweeps into one folder, ask for with what the folder holds.
 
     Args:
-        sweep: the runs to train.
+        sweeps: the runs to train.
         out: folder of the sweep; need not exist.
         stored: folders of jobs that have a checkpoint in a storage.
     """
-    runs = wanted_runs(sweep)
+    sweeps = [sweeps] if isinstance(sweeps, Sweep) else sweeps
+    runs = [run for sweep in sweeps for run in wanted_runs(sweep)]
     found = [run._replace(has_checkpoint=run.has_checkpoint or run.folder in stored) for run in find_runs(out)]
-    axes = {name: tuple(values) for name, values in read_record(out)["axes"].items()} | sweep.varied
-    if sweep.allow_variants:
+    axes = {name: tuple(values) for name, values in read_record(out)["axes"].items()}
+    for sweep in sweeps:
+        axes |= sweep.varied
+    if any(sweep.allow_variants for sweep in sweeps):
         axes |= axes_between(runs, (run.group for run in found))
     varied = {name: axes[name] for name in AXES if name in axes}
-    chosen = {name for settings in sweep.chosen.values() for name in settings}
+    chosen = {name for sweep in sweeps for settings in sweep.chosen.values() for name in settings}
     existing = {str(out / run.folder): run.group for run in found}
-    require_consistent(runs, existing, varied, chosen, searched=bool(sweep.variants))
+    require_consistent(runs, existing, varied, chosen, searched=any(sweep.variants for sweep in sweeps))
     matched, missing = match_runs(runs, found)
     started, longer, done = [], [], []
     for run, steps in matched:
@@ -123,7 +126,7 @@ def make_plan(sweep: Sweep, out: Path, stored: Collection[str] = ()) -> Plan:
         else:
             (longer if run.finished else started).append(resume_job(run, steps, out))
     new, taken = [], {run.folder for run in found}
-    for group in group_runs(missing, sweep.max_lanes):
+    for group in group_runs(missing, min(sweep.max_lanes for sweep in sweeps)):
         name = folder_name(group, varied)
         names = (name, *(f"{name}__{number}" for number in range(2, len(taken) + 3)))
         folder = next(name for name in names if name not in taken)

@@ -216,6 +216,8 @@ def value_text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
+    if value is None:
+        return "none"
     return ",".join(map(value_text, value)) if isinstance(value, tuple) else str(value)
 
 
