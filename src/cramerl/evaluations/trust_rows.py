@@ -213,6 +213,13 @@ def _policy(n: Trust) -> list[TrustRow]:
             "Share of the policy's actions that nobody took in such states.",
             _threshold(limits.UNSEEN_ACTIONS, share=True),
         ),
+        TrustRow(
+            "unseen_in_episode",
+            "Such actions in an episode",
+            _number(n.unseen_in_episode),
+            "How many of them an average episode holds.",
+            _threshold(limits.UNSEEN_IN_EPISODE),
+        ),
     ]
 
 

@@ -172,6 +172,12 @@ CASES: dict[str, tuple[Callable[[], Log], dict[str, Any], str, str]] = {
         "care",
         "of the policy's actions were never taken",
     ),
+    "actions that are seldom ones never taken": (
+        never_takes_one_in_state_two,
+        {"discount": 0.9, "policy": np.array([0.85, 0.15])},
+        "care",
+        r"An average episode of the policy holds 0\.[12]\d actions",
+    ),
     "few episodes like it": (
         lambda: read(WORLD.play(LOGGED, 100)),
         {"discount": 0.9, "policy": ALWAYS_ONE},
@@ -359,6 +365,7 @@ def test_the_numbers_are_what_they_say(healthy):
     assert 0 < found.held_out_crps < found.pooled_crps
     assert found.calibration.p_value > 1e-3
     assert np.isnan([found.effective_sample_size, found.unseen_action_share, found.start_coverage]).all()
+    assert np.isnan(found.unseen_in_episode)
 
 
 def test_the_numbers_of_another_policy():
@@ -367,7 +374,7 @@ def test_the_numbers_of_another_policy():
     names = [comparison.name for comparison in found.comparisons]
     assert names == ["importance sampling", "weighted doubly robust"]
     assert found.trust.effective_sample_size == found.comparisons[0].episodes
-    assert found.trust.unseen_action_share == 0
+    assert found.trust.unseen_action_share == found.trust.unseen_in_episode == 0
     assert found.trust.calibration is None
     truth = WORLD.values(TARGET, 0.9)[1].mean()
     for comparison in found.comparisons:

@@ -66,4 +66,5 @@ START_COVERAGE = Limit(0.9, 0.5, least=True)
 
 # Of a policy that did not make the log.
 UNSEEN_ACTIONS = Limit(0.05, 0.3)
+UNSEEN_IN_EPISODE = Limit(0.1, math.inf)
 EFFECTIVE_EPISODES = Limit(30, -math.inf, least=True)

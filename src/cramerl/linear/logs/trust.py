@@ -16,6 +16,7 @@ from cramerl.linear.logs.comparators import Comparison, doubly_robust, importanc
 from cramerl.linear.logs.coverage import start_coverage, unseen_action_share
 from cramerl.linear.logs.episodes import Episodes
 from cramerl.linear.logs.layout import listed
+from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.reach import beyond_log, determined_features, regularisation_shift
 from cramerl.linear.logs.thresholds import Verdict
 from cramerl.measures import variance
@@ -56,6 +57,7 @@ class Trust(NamedTuple):
         truncated_share: share of episodes that are cut.
         effective_sample_size: number of episodes that importance sampling is left with.
         unseen_action_share: share of the policy's probability on actions that the log never took in such states.
+        unseen_in_episode: how many such actions an average episode holds, while discounts leave it weight.
         start_coverage: share of the given start states that are like states of the log.
         regularisation_shift: how much the mean moves where regularisation is thirty times weaker, in standard errors.
         beyond_cuts: share of the discounted weight of an average return that comes after the cut of its episode.
@@ -81,6 +83,7 @@ class Trust(NamedTuple):
     truncated_share: float
     effective_sample_size: float
     unseen_action_share: float
+    unseen_in_episode: float
     start_coverage: float
     regularisation_shift: float
     beyond_cuts: float
@@ -126,6 +129,7 @@ def _numbers(found: PolicyEvaluation) -> Trust:
     selection = found.selection
     by_name = {comparison.name: comparison for comparison in found.comparisons_of_episodes}
     sampling = by_name.get("importance sampling")
+    unseen = np.nan if policy is None else max(policy.unknown, unseen_action_share(log, policy))
     cover = np.nan if starts.observations is None else start_coverage(log, starts.observations)
     return Trust(
         verdict="use",
@@ -146,12 +150,19 @@ def _numbers(found: PolicyEvaluation) -> Trust:
         monte_carlo_gap=_monte_carlo_gap(found, by_name.get("complete episodes"), spread),
         truncated_share=1.0 - log.counts.complete / max(1, log.num_episodes),
         effective_sample_size=sampling.episodes if sampling is not None else np.nan,
-        unseen_action_share=np.nan if policy is None else max(policy.unknown, unseen_action_share(log, policy)),
+        unseen_action_share=unseen,
+        unseen_in_episode=unseen * _length(log, found.discount),
         start_coverage=cover,
         regularisation_shift=_in_errors(found, regularisation_shift(model, starts), spread),
         beyond_cuts=beyond.share,
         drifting=beyond.drifting,
     )
+
+
+def _length(log: Log, discount: float) -> float:
+    """Rows of an average episode, or of one as long as the discount looks ahead."""
+    rows = log.num_transitions / max(1, log.num_episodes)
+    return rows if discount == 1 else min(rows, 1 / (1 - discount))
 
 
 def _rounding(found: PolicyEvaluation) -> float:
@@ -327,6 +338,12 @@ def _about_policy(n: Trust) -> Iterator[Finding]:
             "lead to is a guess of the features."
         )
         yield Finding(kind, sentence, "unseen_action_share")
+    elif kind := limits.UNSEEN_IN_EPISODE.verdict(n.unseen_in_episode):
+        sentence = (
+            f"An average episode of the policy holds {n.unseen_in_episode:.2f} actions that were never taken in such "
+            "states: what they lead to is a guess of the features, which intervals do not show."
+        )
+        yield Finding(kind, sentence, "unseen_in_episode")
     if kind := limits.EFFECTIVE_EPISODES.verdict(n.effective_sample_size):
         sentence = (
             f"The log has about {n.effective_sample_size:.0f} episodes that look like this policy's, so the bias of "
