@@ -400,3 +400,16 @@ def test_an_action_that_was_never_taken_is_worth_what_the_state_is():
     found = evaluate_policy(log, np.array([0.0, 1.0]), start={"s": ["good"]})
     assert found.mean.value == pytest.approx(10.0, abs=0.5)
     assert found.trust.verdict != "use"
+
+
+def test_what_an_action_does_elsewhere_says_little_where_it_was_never_taken():
+    """In nine states of ten the second action costs a little; in the last one nobody took it."""
+    rng, states = np.random.default_rng(1), np.repeat(np.arange(10), 60)
+    actions = np.where(states == 9, 0, rng.integers(0, 2, 600))
+    rewards = 5.0 - 0.4 * actions + rng.normal(size=600)
+    columns = {"who": np.arange(600), "s": states, "a": actions, "r": rewards, "end": np.ones(600, bool)}
+    names = {"episode": "who", "state": "s", "categorical": "s", "action": "a", "reward": "r", "terminated": "end"}
+    log = Log.read(columns, discount=1.0, **names)
+    found = evaluate_policy(log, np.array([0.0, 1.0]), start={"s": [9]}).mean.value
+    own = rewards[states == 9].mean()
+    assert own - 0.15 < found < own + 0.05

@@ -21,6 +21,8 @@ _MOST_DENSE = 300
 
 # How much of the regularisation the features of a state get that stand for all actions.
 _OF_ALL_ACTIONS = 0.01
+# How much those get that stand for an action in all states: what it does there on average is little beside the noise.
+_IN_ALL_STATES = 100.0
 
 
 class ActionFeatures(Protocol):
@@ -50,14 +52,15 @@ class ProductFeatures:
 
     Regularisation draws each action in a state to what all actions do there. Those features of the state that stand for
     all actions get little of it: otherwise an action that was never taken in a state would be drawn to the average over
-    all states.
+    all states. The constants, which stand for what an action does in every state, get more of it.
     """
 
     def __init__(self, state: StateFeatures, num_actions: int):
         self.name = f"{state.name} for each action"
         self.num_features = state.num_features * (num_actions + 1)
-        self.penalties: Floats | None = np.repeat(
-            [_OF_ALL_ACTIONS, 1.0], [state.num_features, state.num_features * num_actions]
+        of_one = np.where(_constant(stored(state(state.sample), False)), _IN_ALL_STATES, 1.0)
+        self.penalties: Floats | None = np.concatenate(
+            [np.full(state.num_features, _OF_ALL_ACTIONS), np.tile(of_one, num_actions)]
         )
         self._state, self._num_actions = state, num_actions
 
@@ -80,6 +83,11 @@ class ProductFeatures:
         if self.num_features > _MOST_DENSE:
             return row_products(factors, sparse.csr_array(table))
         return (factors.toarray()[:, :, None] * stored(table, False)[:, None, :]).reshape(len(observations), -1)
+
+
+def _constant(table: Floats) -> NDArray[np.bool_]:
+    """(D,) which columns are constant, but not zero."""
+    return (table == table[:1]).all(axis=0) & (table[:1] != 0).all(axis=0)
 
 
 class QuadraticFeatures:
