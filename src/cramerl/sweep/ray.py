@@ -138,6 +138,9 @@ class RayTasks:
         except errors.RayTaskError as error:
             lost = f"lost {self._retries + 1} times: " if isinstance(error.cause, JobLost) else ""
             status, said = 2, f"{lost}{error.cause}"
+            # Cancelled just when Ray changes its signal handlers, a task ends with Python's own TypeError.
+            if self._stopping and isinstance(error.cause, TypeError):
+                status, said = STOPPED, ""
         except errors.RayError as error:
             why = " (memory ran out)" if isinstance(error, errors.OutOfMemoryError) else ""
             status, said = 2, f"lost {self._retries + 1} times: its worker disappeared{why}"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -193,16 +190,3 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, module, call):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ValueError, match=rf"{module} is not installed; .*'cramerl\[data\]'"):
         call("x", **NAMES) if call is read_parquet else call("x", np.asarray)
-
-
-@pytest.mark.slow
-def test_the_page_on_logs_runs_and_prints_what_it_says(tmp_path):
-    page = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
-    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        **{"capture_output": True, "text": True, "timeout": 300, "check": False, "cwd": tmp_path},
-        env=os.environ | {"MINARI_DATASETS_PATH": str(tmp_path / "minari")},
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout == "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
