@@ -21,7 +21,7 @@ _MOST_DENSE = 300
 
 # How much of the regularisation the features of a state get that stand for all actions.
 _OF_ALL_ACTIONS = 0.01
-# How much those get that stand for an action in all states: what it does there on average is little beside the noise.
+# How much those get, at most, that stand for an action in all states: as much as all features of the state together.
 _IN_ALL_STATES = 100.0
 
 
@@ -31,12 +31,15 @@ class ActionFeatures(Protocol):
     Attributes:
         name: in words.
         num_features: D.
-        penalties: (D,) how much of the regularisation each feature gets; None: all of it.
     """
 
     name: str
     num_features: int
-    penalties: Floats | None
+
+    @property
+    def penalties(self) -> Floats | None:
+        """(D,) how much of the regularisation each feature gets; None: all of it."""
+        ...
 
     def taken(self, observations: Observations, actions: Any) -> Table:
         """Features (m, D) of states and the actions taken there: codes (m,), or numbers (m, A)."""
@@ -58,11 +61,14 @@ class ProductFeatures:
     def __init__(self, state: StateFeatures, num_actions: int):
         self.name = f"{state.name} for each action"
         self.num_features = state.num_features * (num_actions + 1)
-        of_one = np.where(_constant(stored(state(state.sample), False)), _IN_ALL_STATES, 1.0)
-        self.penalties: Floats | None = np.concatenate(
-            [np.full(state.num_features, _OF_ALL_ACTIONS), np.tile(of_one, num_actions)]
-        )
         self._state, self._num_actions = state, num_actions
+
+    @property
+    def penalties(self) -> Floats | None:
+        """(D,) how much of the regularisation each feature gets."""
+        constant = _constant(stored(self._state(self._state.sample), False))
+        of_one = np.where(constant, min(_IN_ALL_STATES, len(constant)), 1.0)
+        return np.concatenate([np.full(len(of_one), _OF_ALL_ACTIONS), np.tile(of_one, self._num_actions)])
 
     def taken(self, observations: Observations, actions: Any) -> Table:
         """Return (m, D (A + 1))."""

@@ -21,7 +21,13 @@ from cramerl.linear.logs.observations import Observations
 from cramerl.linear.logs.policies import Policy
 from cramerl.linear.logs.policy_evaluation import PolicyEvaluation, chosen_discount, evaluate_policy
 from cramerl.linear.logs.rows import LogRows, starts_of
-from cramerl.linear.logs.selection import Selection, choose_features, score_features, some_observations
+from cramerl.linear.logs.selection import (
+    STRENGTH_OF_OTHERS,
+    Selection,
+    choose_features,
+    score_features,
+    some_observations,
+)
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.support_choice import support_from_data
 from cramerl.measures import cvar, mean, nearest_distribution, variance
@@ -261,7 +267,9 @@ def _selection(log: Log, features: Any, discount: float, seed: int, regularisati
     else:
         built = state_features(features, some_observations(log), log.schema, seed)
         found = score_features(log, built, discount, seed)
-    return found if regularisation is None else found._replace(strength=regularisation * log.num_transitions)
+    if regularisation is None:
+        return found._replace(strength=min(found.strength, STRENGTH_OF_OTHERS))
+    return found._replace(strength=regularisation * log.num_transitions)
 
 
 def _first(log: Log, min_count: int, seed: int) -> GreedyPolicy:

@@ -22,7 +22,13 @@ from cramerl.linear.logs.log import Log
 from cramerl.linear.logs.policies import Policy, make_policy, read_policy_columns
 from cramerl.linear.logs.returns import SeenReturns, seen_returns
 from cramerl.linear.logs.rows import LogRows, Starts, starts_of
-from cramerl.linear.logs.selection import Selection, choose_features, score_features, some_observations
+from cramerl.linear.logs.selection import (
+    STRENGTH_OF_OTHERS,
+    Selection,
+    choose_features,
+    score_features,
+    some_observations,
+)
 from cramerl.linear.logs.thresholds import CONSTRAINED_RESIDUAL
 from cramerl.linear.logs.trust import Trust, compare, judge
 from cramerl.linear.lstd import DistributionalLSTD
@@ -34,8 +40,6 @@ INTERVALS = ("influence", "bootstrap", "none")
 
 # Atoms that a support starts with and may grow to while the grid widens distributions, and unknowns it may grow to.
 _ATOMS, _MOST_ATOMS, _MOST_UNKNOWNS = 51, 201, 60_000
-# Counts that regularisation may add to a group for a policy that did not make the log: it draws actions to the log's.
-_STRENGTH_OF_OTHERS = 0.3
 # Unknowns times rows up to which they may grow where every product is a pass over the rows.
 _MOST_PASSED = 30_000_000
 # Where proper next distributions leave no influence: transitions up to which episodes are drawn again so often instead.
@@ -335,7 +339,7 @@ def _fitted(rows: LogRows, selection: Selection, settings: Settings) -> tuple[Di
     """
     rho = settings.regularisation
     if rho is None:
-        strength = selection.strength if rows.policy is None else min(selection.strength, _STRENGTH_OF_OTHERS)
+        strength = selection.strength if rows.policy is None else min(selection.strength, STRENGTH_OF_OTHERS)
         rho = strength / rows.log.num_transitions
     seen = None if rows.log.rows_are_episodes else seen_returns(rows.log, settings.discount)
     sample = np.empty(0) if seen is None else seen.sample

@@ -24,6 +24,8 @@ _MOST_ROWS, _HELD_OUT = 40_000, 0.3
 _ATOMS = 31
 # Counts that regularisation may add to a group before the group's own rows are believed.
 STRENGTHS = (1.0, 30.0)
+# The same, at most, for a policy that did not make the log: regularisation draws actions to what the log did.
+STRENGTH_OF_OTHERS = 0.3
 _MOST_OBSERVATIONS = 50_000
 # How far towards one a candidate may carry values from row to row, beyond the discount.
 _MOST_DRIFT = 0.1
