@@ -10,10 +10,11 @@ from oracles import SUPPORTS
 from scipy import sparse
 
 from cramerl.linear import DistributionalLSTD, transition_sums
-from cramerl.linear.blocks import AtomBlocks, blocks_of_moments
+from cramerl.linear.blocks import AtomBlocks, blocks_of_moments, blocks_of_rows
 from cramerl.linear.moments import MomentCollector
 from cramerl.linear.operators import backup_adjoint
-from cramerl.linear.problem import Normalisation
+from cramerl.linear.problem import Normalisation, Whitening
+from cramerl.linear.transitions import make_rows
 from cramerl.projections import backup
 
 UNEVEN = SUPPORTS["uneven"]
@@ -102,6 +103,22 @@ def test_blocks_of_rows_are_used_and_the_same(monkeypatch):
     assert made[1] is None
     for model in (from_rows, by_passes):
         np.testing.assert_allclose(model.weights_, from_moments.weights_, atol=1e-9)
+
+
+def test_rows_that_all_end_add_nothing_to_blocks(monkeypatch):
+    """Such as those of a part of a log in which every episode has one row."""
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(200, 2))
+    rows = make_rows(x, rng.normal(size=200), np.roll(x, 1, axis=0), np.arange(200) >= 100)
+    basis = Whitening(np.eye(2), 1.0, np.zeros(2), 1.0)
+    given = SUPPORTS["even"], 0.9, basis, 1.0, 10_000
+    first = blocks_of_rows(rows.take(np.arange(100)), *given)
+    monkeypatch.setattr("cramerl.linear.blocks.few_rows", lambda width: 100)  # the second hundred is a part of its own
+    both = blocks_of_rows(rows, *given)
+    assert first is not None
+    assert both is not None
+    for one, other in zip(first.blocks, both.blocks, strict=True):
+        np.testing.assert_allclose(one, other)
 
 
 def test_blocks_are_formed_only_where_they_fit():

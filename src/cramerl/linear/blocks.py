@@ -119,7 +119,7 @@ def _block(atoms: NDArray[np.intp], left: Floats, right: Floats, cell: NDArray[n
     """(len(atoms), D, D) products of rows' features, shared by the two atoms between which each row lies."""
     size, block, order = left.shape[1], np.zeros((len(atoms), left.shape[1], left.shape[1])), np.argsort(cell)
     cells, starts = np.unique(cell[order], return_index=True)
-    for c, rows in zip(cells, np.split(order, starts[1:]), strict=True):
+    for c, rows in zip(cells, np.split(order, starts)[1:], strict=True):
         own, shares, at = left[rows], fraction[rows, None], np.searchsorted(atoms, c)
         below, above = (np.hstack([own * (1 - shares), own * shares]).T @ right[rows]).reshape(2, size, size)
         block[at] += below
