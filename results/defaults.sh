@@ -7,7 +7,7 @@
 #     MORE=--dry-run results/defaults.sh       what is missing, and how long it will take; also with next
 #     python3 results/defaults_tables.py       the tables of what is there
 #
-# ONLY=classic does only the parts whose names begin so. JOBS, ATARI_JOBS, RESULTS and TINY are as for study.sh, CPU_JOBS is
+# ONLY=classic,lunarlander does only the parts whose names begin so. JOBS, ATARI_JOBS, RESULTS and TINY are as for study.sh, CPU_JOBS is
 # how many runs of LunarLander are played at once, and STEPS the length of MinAtar's.
 set -eu
 cd "$(dirname "$0")/.."
@@ -40,15 +40,19 @@ plan() { # what decides most for its time comes first
     for game in Breakout Asterix SpaceInvaders Seaquest Freeway; do
         supports "minatar-$game" defaults-minatar $game-MinAtar "$minatar" -10:10 0:30 -1:100
     done
-    five=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar,Freeway-MinAtar
     # What they are compared with, own supports and one step, is among the above.
-    line="$RESULTS/defaults-minatar --envs $five --seeds ${SEEDS:-7100-7109} --allow-variants $OWN $minatar"
-    echo "rearranged $line --agents s51,u51 --next-distribution rearranged"
-    echo "steps-3 $line --agents u51,l51 --n-step 3"
-    echo "q-lambda-1 $line --agents u51,l51 --n-step 3 --q-lambda 1 --q-lambda-greedy 0.7"
-    echo "q-lambda-0.7 $line --agents u51,l51 --n-step 3 --q-lambda 0.7 --q-lambda-greedy 0.7"
-    echo "q-lambda-0.9 $line --agents u51,l51 --n-step 5 --q-lambda 0.9 --q-lambda-greedy 0.7"
-    classic="--speed 250000 --jobs ${JOBS:-12}"
+    for game in SpaceInvaders Asterix Breakout Seaquest Freeway; do
+        line="$RESULTS/defaults-minatar --envs $game-MinAtar --seeds ${SEEDS:-7100-7109} --allow-variants $OWN $minatar"
+        echo "multistep-$game-3 $line --agents u51,l51 --n-step 3"
+        echo "multistep-$game-lambda-1 $line --agents u51,l51 --n-step 3 --q-lambda 1 --q-lambda-greedy 0.7"
+        echo "multistep-$game-lambda-0.7 $line --agents u51,l51 --n-step 3 --q-lambda 0.7 --q-lambda-greedy 0.7"
+        echo "multistep-$game-lambda-0.9 $line --agents u51,l51 --n-step 5 --q-lambda 0.9 --q-lambda-greedy 0.7"
+    done
+    for game in Breakout Asterix SpaceInvaders Seaquest Freeway; do
+        echo "rearranged-$game $RESULTS/defaults-minatar --envs $game-MinAtar --seeds ${SEEDS:-7100-7109} --allow-variants" \
+            "$OWN $minatar --agents s51,u51 --next-distribution rearranged"
+    done
+    classic="--speed ${CLASSIC_SPEED:-250000} --jobs ${JOBS:-12}"
     supports classic-acrobot defaults-classic Acrobot-v1 "$(length 100000 10000) $classic" -100:0 -50:50 -200:200
     echo "classic-acrobot-dqn $RESULTS/defaults-classic --agents dqn --envs Acrobot-v1 --seeds ${SEEDS:-7100-7109} --allow-variants" \
         "$(length 100000 10000) $classic"

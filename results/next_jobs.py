@@ -54,13 +54,16 @@ def read_line(text: str) -> Line:
     return Line(request, command, [choice.to_json(options.best_of) for choice in choices], waits)
 
 
-def make_agenda_of(lines: Sequence[Line], only: str) -> Agenda:
+Beginnings = tuple[str, ...]  # of the names of lines that are asked for
+
+
+def make_agenda_of(lines: Sequence[Line], only: Beginnings) -> Agenda:
     """What is to do for the lines whose names begin so; all are planned, because names of folders depend on all."""
     agenda = make_agenda([line.request for line in lines])
     return agenda._replace(work=[one for one in agenda.work if one.request.name.startswith(only)])
 
 
-def show(lines: Sequence[Line], only: str, minutes: float | None) -> None:
+def show(lines: Sequence[Line], only: Beginnings, minutes: float | None) -> None:
     """What is missing, how long it will take, and what would be done in so many minutes."""
     agenda = make_agenda_of(lines, only)
     durations = Durations(agenda.plans)
@@ -83,7 +86,7 @@ def show(lines: Sequence[Line], only: str, minutes: float | None) -> None:
             print(f"    {one.name}: {durations.expected(one) / 60:.1f} minutes")
 
 
-def do(lines: Sequence[Line], only: str, failed: dict[str, str], deadline: float | None, signals: list[int]) -> State:
+def do(lines: Sequence[Line], only: Beginnings, failed: dict[str, str], deadline: float | None, signals: list[int]) -> State:
     """Do the jobs that fit; the lines must be ready. What failed is not tried again, and added to."""
     with ExitStack() as stack:
         outs = dict.fromkeys(line.request.out for line in lines if line.request.name.startswith(only))
@@ -158,20 +161,21 @@ def main() -> int:
     """Do, or show, the lines of standard input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, help="do only jobs that are expected to end within so many minutes")
-    parser.add_argument("--only", default="", help="do only the sweeps whose names begin so")
+    parser.add_argument("--only", default="", help="do only the sweeps whose names begin so; with commas, so or so")
     parser.add_argument("--dry-run", action="store_true", help="show what is missing, and do nothing")
     options = parser.parse_args()
     deadline = None if options.minutes is None else time.monotonic() + 60 * options.minutes
+    only = tuple(options.only.split(","))
     texts = [line for line in sys.stdin.read().splitlines() if line.strip()]
     lines = [read_line(text) for text in texts]
     if options.dry_run:
-        show(lines, options.only, options.minutes)
+        show(lines, only, options.minutes)
         return 0
     failed: dict[str, str] = {}
     with collect_stop_signals() as signals:
         while True:
             waiting = sum(bool(line.waits) for line in lines)
-            state = do([line for line in lines if not line.waits], options.only, failed, deadline, signals)
+            state = do([line for line in lines if not line.waits], only, failed, deadline, signals)
             lines = [read_line(text) for text in texts]
             if state.stopping or sum(bool(line.waits) for line in lines) == waiting:
                 break
@@ -179,7 +183,7 @@ def main() -> int:
         folders = [folder for folder, why in failed.items() if why == reason]
         others = f" and {len(folders) - 1} others" if len(folders) > 1 else ""
         print(f"failed: {folders[0]}{others}: {reason}")
-    show(lines, options.only, None)
+    show(lines, only, None)
     return 128 + signals[0] if signals else 1 if failed else 0
 
 
