@@ -86,7 +86,9 @@ def show(lines: Sequence[Line], only: Beginnings, minutes: float | None) -> None
             print(f"    {one.name}: {durations.expected(one) / 60:.1f} minutes")
 
 
-def do(lines: Sequence[Line], only: Beginnings, failed: dict[str, str], deadline: float | None, signals: list[int]) -> State:
+def do(
+    lines: Sequence[Line], only: Beginnings, failed: dict[str, str], deadline: float | None, signals: list[int]
+) -> State:
     """Do the jobs that fit; the lines must be ready. What failed is not tried again, and added to."""
     with ExitStack() as stack:
         outs = dict.fromkeys(line.request.out for line in lines if line.request.name.startswith(only))

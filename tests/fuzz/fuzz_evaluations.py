@@ -50,21 +50,22 @@ def trial(rng: np.random.Generator, _: Any, place: Path) -> str | None:
     with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         try:
-            found, sums, phi = (_log if rng.random() < 0.3 else _exact)(rng, process, features, support, asked)
+            weights, sums, phi = (_log if rng.random() < 0.3 else _exact)(rng, process, features, support, asked)
         except ValueError as refused:
             return None if len(str(refused)) > 20 else f"{what}: refused without a reason: {refused}"
     if any(issubclass(one.category, UserWarning) for one in caught):
         return None
     expected = solution(sums, support, asked["normalisation"])
-    wrong = _errors(found, expected, phi, support, asked["normalisation"])
+    offset = Extended(1) / support.num_atoms if asked["normalisation"] == "affine" else 0
+    wrong = _errors(features.astype(Extended) @ weights + offset, phi @ expected + offset, support)
     return None if wrong is None else f"{what}: {wrong}"
 
 
 def _exact(rng: Any, process: Any, features: Any, support: Support, asked: dict[str, str]) -> tuple[Any, Sums, Any]:
     weights = evaluate(process, features, support, **asked).weights
-    phi, branches = features.astype(Extended), process.branches
-    transition = process.transition.toarray().astype(Extended)
+    branches, transition = process.branches, process.transition.toarray().astype(Extended)
     xi = stationary(transition)
+    phi = features @ _better(np.sqrt(xi.astype(np.float64))[:, None] * features)
     crosses = []
     for reward in np.unique(branches.rewards):
         rows = branches.rewards == reward
@@ -82,13 +83,20 @@ def _log(rng: Any, process: Any, features: Any, support: Support, asked: dict[st
     x, following = features[steps.states], features[steps.next_states]
     discount = 1.0 if ended.any() and rng.random() < 0.2 else process.discount
     model = DistributionalLSTD(support, discount, **asked).fit(x, steps.rewards, following, ended)
-    phi, phi_next = x.astype(Extended) / len(x), following.astype(Extended)
+    change = _better(x)
+    phi_next = following @ change
+    phi = x @ change / len(x)
     crosses, ends = [], []
     for reward in np.unique(steps.rewards):
         rows, last = (steps.rewards == reward) & ~ended, (steps.rewards == reward) & ended
         crosses.append((reward, discount, phi[rows].T @ phi_next[rows], phi[rows].sum(axis=0)))
         ends.append((reward, phi[last].sum(axis=0)))
-    return model.weights_, Sums(crosses, ends, phi.T @ x.astype(Extended), phi.sum(axis=0)), features.astype(Extended)
+    return model.weights_, Sums(crosses, ends, phi.T @ (x @ change), phi.sum(axis=0)), features @ change
+
+
+def _better(table: Any) -> Any:
+    """(D, D) a change of basis to features that are hardly dependent over a table's rows, and mean the same."""
+    return np.linalg.inv(np.linalg.qr(table)[1]).astype(Extended)
 
 
 def solution(sums: Sums, support: Support, normalisation: str) -> Any:
@@ -147,13 +155,11 @@ def solve(matrix: Any, constant: Any) -> Any:
     raise ArithmeticError("the independent solution did not converge")
 
 
-def _errors(weights: Any, expected: Any, phi: Any, support: Support, normalisation: str) -> str | None:
+def _errors(masses: Any, right: Any, support: Support) -> str | None:
     """How wrong masses and means are, if they are; all are compared with their own largest.
 
     Where the total mass is not one, what it is too much counts at the atoms' distance from zero.
     """
-    offset = Extended(1) / support.num_atoms if normalisation == "affine" else 0
-    masses, right = phi @ weights + offset, phi @ expected + offset
     error, largest = float(np.abs(masses - right).max()), max(1.0, float(np.abs(right).max()))
     if not error <= TOLERANCE * largest:
         return f"masses are wrong by {error:.2g}"

@@ -287,7 +287,7 @@ def test_states_that_are_never_seen_are_right_or_warned_of():
 def test_a_discount_that_leaves_too_few_digits_is_said():
     process = examples.gridworld(4, 4, 1 - 1e-9)
     features, support = random_features(16, 8, 0), Support.uniform(-1e6, 1.001e9, 21)
-    with pytest.warns(UserWarning, match=r"1 - discount = 1e-09 leaves too few digits with features of this condition"):
+    with pytest.warns(UserWarning, match=r"1 - discount = 1e-09 leaves too few digits with these features"):
         evaluate(process, features, support)
     with pytest.warns(UserWarning, match=r"means in widths of the support, may be wrong by 2\.\de-06"):
         evaluate(process, tabular(16), support)  # the errors of 21 masses add up in the mean

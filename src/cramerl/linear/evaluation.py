@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +18,21 @@ from cramerl._arrays import Floats
 from cramerl._checks import require_choice, require_count, require_tolerance
 from cramerl.cramer import cramer_distance_sq
 from cramerl.linear.certificates import Certificate, certify_evaluation
+from cramerl.linear.defects import state_defect
 from cramerl.linear.problem import Normalisation, Problem, make_problem
 from cramerl.linear.processes import MarkovRewardProcess
-from cramerl.linear.solve import METHODS, MOST_ERROR, Method, Solution, certain_part, rounding_error, solve
+from cramerl.linear.solve import (
+    METHODS,
+    MOST_ERROR,
+    REFINED_FROM,
+    Method,
+    Solution,
+    certain_part,
+    refined,
+    rounding_error,
+    rounding_of_sums,
+    solve,
+)
 from cramerl.linear.support_choice import suggest_support
 from cramerl.linear.systems import LinearSystem, process_system, state_space_system
 from cramerl.measures import cvar, nearest_distribution, quantile
@@ -179,6 +191,9 @@ def evaluate(
     problem = make_problem(process, features, support, normalisation, state_distribution)
     system = process_system(problem)
     found = solve(system, method, tol, process.discount, problem.largest_error)
+    if rounding_of_sums(process.discount, problem.worst_condition(), support) > REFINED_FROM:
+        defect = partial(state_defect, problem)
+        found = refined(found, system, defect, method, tol, process.discount, problem.largest_error)
     _warn_of_error(problem, found)
     weights = problem.whitening.inverse @ found.weights
     evaluation = Evaluation(problem, weights, found.residual, found.iterations, found.method)
@@ -189,7 +204,7 @@ def evaluate(
 def _warn_of_error(problem: Problem, found: Solution) -> None:
     """Say that masses may be wrong, and why."""
     certain = certain_part(problem.process.discount)
-    rounding = rounding_error(problem.process.discount, problem.worst_condition(), problem.support.num_atoms)
+    rounding = rounding_error(problem.process.discount, problem.worst_condition(), problem.support)
     if found.error <= MOST_ERROR and rounding <= MOST_ERROR:
         return
     why = "with weights that are not stationary the process may diverge"
@@ -199,7 +214,7 @@ def _warn_of_error(problem: Problem, found: Solution) -> None:
         least = problem.state_distribution[problem.state_distribution > 0].min()
         why = f"rounding hides states of little weight (the least is {least:.1e}); method='direct' may find them"
     elif problem.stationary:
-        why = f"1 - discount = {certain:.3g} leaves too few digits with features of this condition"
+        why = f"1 - discount = {certain:.3g} leaves too few digits with these features and this support"
     wrong = f"{max(found.error, rounding):.1e} (residual {found.residual:.1e})"
     warnings.warn(f"the masses, or means in widths of the support, may be wrong by {wrong}: {why}", stacklevel=3)
 

@@ -17,6 +17,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from numpy.typing import ArrayLike
 from cramerl._arrays import Floats
 from cramerl._checks import require_choice, require_log_discount, require_scale, require_tolerance
 from cramerl.linear.constrained import solve_constrained
+from cramerl.linear.defects import row_defect
 from cramerl.linear.log_certificates import (
     MOST_MASS,
     LogCertificate,
@@ -37,7 +39,16 @@ from cramerl.linear.log_variances import variance_ratio
 from cramerl.linear.problem import NORMALISATIONS, Basis, Normalisation, SparseGram, Whitening, mass_offset
 from cramerl.linear.reduced import ReducedBasis, is_reducible, reduced_system
 from cramerl.linear.scores import crps_skill
-from cramerl.linear.solve import METHODS, MOST_ERROR, Method, Solution, rounding_error
+from cramerl.linear.solve import (
+    METHODS,
+    MOST_ERROR,
+    REFINED_FROM,
+    Method,
+    Solution,
+    refined,
+    rounding_error,
+    rounding_of_sums,
+)
 from cramerl.linear.solve import solve as solve_system
 from cramerl.linear.support_choice import support_from_data
 from cramerl.linear.systems import LinearSystem
@@ -384,11 +395,18 @@ class DistributionalLSTD:
             )
             return self._constrained(source, sums, basis)
         condition = 1.0 if math.isnan(basis.condition) else basis.condition
-        digits = rounding_error(sums.largest_discount, condition, sums.support.num_atoms)
+        scale = sums.largest_discount, condition, sums.support
+        digits = rounding_of_sums(*scale)
+        if digits > REFINED_FROM and not exploded and source is not None and isinstance(coordinates, Whitening):
+            asked = self.normalisation, float(self.regularisation)
+            defect = partial(row_defect, source, sums, coordinates, *asked)
+            found = refined(found, system, defect, method, self.tol, sums.discount)
+            weights = coordinates.plain(found.weights)
+            digits = rounding_error(*scale)
         if not exploded and found.error <= MOST_ERROR < digits:
             warnings.warn(
                 f"the masses may be wrong by {digits:.1e}: a discount of {sums.largest_discount:.10g} leaves too few "
-                "digits with features of this condition",
+                "digits with these features and this support",
                 stacklevel=5,
             )
         if exploded or not found.error <= MOST_ERROR:

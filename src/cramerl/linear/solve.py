@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.linalg import lu_factor, lu_solve
 from cramerl._arrays import Floats
 from cramerl.linear.krylov import FixedPoint, solve_fixed_point
 from cramerl.linear.systems import LinearSystem
+from cramerl.supports import Support
 
 Method = Literal["auto", "direct", "krylov", "iteration"]
 METHODS = ("auto", "direct", "krylov", "iteration")
@@ -28,6 +30,10 @@ MOST_ERROR = 1e-6
 _LEAST_HORIZON = 1e-4
 # Roundings of an entry of a system that add up: more than were seen in thousands of evaluations (tests/fuzz).
 _ROUNDINGS = 4.0
+# Rounding of sums from which a solution is refined, and how small a correction, of the error allowed, ends that.
+REFINED_FROM = 1e-8
+_CORRECTED = 1e-3
+_MOST_REFINEMENTS = 4
 
 
 class Solution(NamedTuple):
@@ -49,13 +55,21 @@ def certain_part(discount: float) -> float:
     return 1.0 - discount if discount < 1 else _LEAST_HORIZON
 
 
-def rounding_error(discount: float, condition: float, num_atoms: int) -> float:
+def rounding_error(discount: float, condition: float, support: Support) -> float:
     """How far rounding of the system alone may move masses, or means in widths of the support.
 
-    Features of this condition number make it larger. In a mean the errors of all masses add up, with random signs.
+    Features of this condition number make it larger, and so does a support that is narrow for its distance from zero:
+    where a backup lies between two atoms is then less certain. In a mean the errors of all masses add up, with random
+    signs.
     """
-    together = max(1.0, 0.5 * num_atoms**0.5)
-    return _ROUNDINGS * np.finfo(np.float64).eps * together * condition**0.5 / certain_part(discount)
+    together = max(1.0, 0.5 * support.num_atoms**0.5)
+    distance = max(1.0, max(abs(support.v_min), abs(support.v_max)) / (support.v_max - support.v_min))
+    return _ROUNDINGS * np.finfo(np.float64).eps * together * distance * condition**0.5 / certain_part(discount)
+
+
+def rounding_of_sums(discount: float, condition: float, support: Support) -> float:
+    """The same for a system of sums over states or rows, in which the condition counts twice."""
+    return rounding_error(discount, condition**2, support)
 
 
 def _norm(weights: Floats) -> float:
@@ -87,6 +101,29 @@ def solve(
     if method == "auto" and not error <= MOST_ERROR and system.dense is not None and unknowns <= _MOST_LAST_RESORT:
         return _direct(system, target, size)
     return Solution(found.solution, found.residual, found.products, "krylov", error)
+
+
+def refined(
+    found: Solution,
+    system: LinearSystem,
+    defect: Callable[[Floats], Floats],
+    method: Method,
+    tol: float,
+    discount: float,
+    size: Callable[[Floats], float] = _norm,
+) -> Solution:
+    """A solution corrected until its defect, which ``defect`` gives with more digits than the system has, is gone.
+
+    Its error is the size of the last correction.
+    """
+    for _ in range(_MOST_REFINEMENTS):
+        left = defect(found.weights)
+        correction = solve(replace(system, constant=left), method, tol, discount).weights
+        error = size(correction)
+        found = found._replace(weights=found.weights + correction, residual=_norm(left), error=error)
+        if not error > _CORRECTED * MOST_ERROR:
+            break
+    return found
 
 
 def _iterate(system: LinearSystem, target: float) -> FixedPoint:
