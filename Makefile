@@ -69,6 +69,7 @@ study: $(or $(wildcard $(VENV)/.ready-all),$(READY))  ## figures and tables of d
 	$(BIN)/cramerl report results --out out/study
 	mkdir -p docs/study/figures
 	cp out/study/tables.md docs/study/
+	$(BIN)/python results/defaults_tables.py > docs/study/defaults.md
 	cp $(addprefix out/study/figures/,$(notdir $(wildcard docs/study/figures/*.svg))) docs/study/figures/
 
 docs: $(READY)  ## build the documentation into docs/_build

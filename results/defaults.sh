@@ -27,7 +27,7 @@ length() { # STEPS LOG_STEPS: of a run, in one iteration
 }
 
 supports() { # NAME FOLDER ENV SETTINGS LOW:HIGH ...: each agent with its own support, then with each of those given
-    name=$1 line="$RESULTS/$2 --agents $DISTRIBUTIONAL --envs $3 --seeds ${SEEDS:-7100-7109} --allow-variants $4"
+    name=$1 line="$RESULTS/$2 --agents ${AGENTS:-$DISTRIBUTIONAL} --envs $3 --seeds ${SEEDS:-7100-7109} --allow-variants $4"
     shift 4
     echo "$name-own $line $OWN"
     for ends in "$@"; do
@@ -36,9 +36,9 @@ supports() { # NAME FOLDER ENV SETTINGS LOW:HIGH ...: each agent with its own su
 }
 
 plan() { # what decides most for its time comes first
-    minatar="$(length "${STEPS:-1000000}" 100000) --speed ${SPEED:-350000} --jobs ${JOBS:-7}"
+    minatar="$(length "${STEPS:-500000}" 100000) --speed ${SPEED:-350000} --jobs ${JOBS:-7}"
     for game in Breakout Asterix SpaceInvaders Seaquest Freeway; do
-        supports "minatar-$game" defaults-minatar $game-MinAtar "$minatar" -10:10 0:30 -1:100
+        supports "minatar-$game" defaults-minatar $game-MinAtar "$minatar --next-distribution signed" -10:10 0:30 -1:100
     done
     # What they are compared with, own supports and one step, is among the above.
     for game in SpaceInvaders Asterix Breakout Seaquest Freeway; do
@@ -58,9 +58,20 @@ plan() { # what decides most for its time comes first
         "$(length 100000 10000) $classic"
     supports classic-cartpole defaults-classic CartPole-v1 "$(length 100000 10000) $classic" 0:100 -100:100 0:200
     supports classic-mountaincar defaults-classic MountainCar-v0 "$(length 200000 20000) $classic" -100:0 -50:50 -200:200
-    supports pong-misc defaults-pong-misc Pong-misc "$(length 500000 50000) --speed ${PONG_SPEED:-120000} --jobs 2" 0:100 -100:100 0:30
+    supports pong-misc defaults-pong-misc Pong-misc "$(length 500000 50000) --next-distribution signed --speed ${PONG_SPEED:-120000} --jobs 2" 0:100 -100:100 0:30
     supports lunarlander defaults-lunarlander LunarLander-v3 "$(length 200000 20000) --speed 24000 --jobs ${CPU_JOBS:-12}" \
         -100:100 -300:300 -500:500
+    # Of three supports the best is chosen by the seeds it is compared on, so what lost to it is compared again on others.
+    fresh() ( # AGENT, then as for supports
+        AGENTS=$1 SEEDS=7200-7219
+        shift
+        supports "confirm-$AGENTS-$1" defaults-confirm "$@"
+    )
+    fresh c51 CartPole-v1 "$(length 100000 10000) $classic" 0:200
+    fresh l51 CartPole-v1 "$(length 100000 10000) $classic" 0:200
+    fresh hl_gauss Acrobot-v1 "$(length 100000 10000) $classic" -200:200
+    fresh u51 Breakout-MinAtar "$minatar" -1:100
+    fresh l51 Freeway-MinAtar "$minatar" -10:10
     atari="--preset paper --num-envs 128 --environment-resets iteration $(length 1000000 50000) --speed ${ATARI_SPEED:-13500}"
     supports atari defaults-atari pong "$atari --jobs ${ATARI_JOBS:-2}" -10:10 -2:2 -30:30
 }

@@ -1,15 +1,13 @@
-"""Prints, as markdown, what `defaults.sh` has found out so far: means over seeds, 95 % bootstrap intervals, commands.
+"""Prints, as a page in markdown, what `defaults.sh` has found out so far: means over seeds, 95 % bootstrap intervals.
 
-The first tables compare supports that find themselves with supports chosen by hand, the others compare settings of
-agents whose supports find themselves. A score is the mean return of the training episodes that end in the last fifth of
-the steps. Of the supports chosen by hand the best is chosen by the seeds that are reported, which favours it.
+python results/defaults_tables.py > docs/study/defaults.md
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +19,17 @@ from cramerl.runs.config import AGENTS
 
 Scores = dict[int, float]  # by seed
 VARIED = ("n_step", "q_lambda", "q_lambda_greedy", "next_distribution")
+USUAL = (1, 0, 1, "signed")
 OWN = "finds itself"
-FOLDERS = "defaults-minatar", "defaults-classic", "defaults-pong-misc", "defaults-lunarlander", "defaults-atari"
+CLASSIC = "Acrobot-v1", "CartPole-v1", "MountainCar-v0"
+FOLDERS = (
+    "defaults-minatar",
+    "defaults-classic",
+    "defaults-pong-misc",
+    "defaults-lunarlander",
+    "defaults-atari",
+    "defaults-confirm",
+)
 
 
 def scores_of(curves: Iterable[Curve]) -> Scores:
@@ -63,9 +70,9 @@ def ends(curve: Curve) -> tuple[float | None, float | None]:
     return curve.config.v_min, curve.config.v_max
 
 
-def plain(curve: Curve, usual: Sequence[object]) -> bool:
-    """Whether a run has the usual values of everything but the support."""
-    return [getattr(curve.config, name) for name in VARIED] == list(usual)
+def plain(curve: Curve) -> bool:
+    """Whether a run differs from others of its agent and environment in nothing but the support."""
+    return curve.config.n_step == 1 and (curve.env in CLASSIC or curve.config.next_distribution == "signed")
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -74,14 +81,15 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, "|" + " --- |" * len(rows[0]), *rest])
 
 
-def supports_table(curves: Sequence[Curve], env: str) -> str:
-    """The supports of an environment: a row for each agent, and the best support by hand compared with its own."""
-    mine = [curve for curve in curves if curve.env == env and plain(curve, (1, 0, 1, "signed"))]
+def supports_table(curves: Sequence[Curve], env: str) -> tuple[str, int, int]:
+    """The supports of an environment, a row for each agent; how many agents there are, and how many are below."""
+    mine = [curve for curve in curves if curve.env == env and plain(curve)]
     with_support = [curve for curve in mine if curve.agent not in ("dqn", "qr")]
     by_hand = [curve for curve in with_support if None not in ends(curve)]
     by_hand.sort(key=lambda curve: (curve.config.v_max or 0.0) - (curve.config.v_min or 0.0))
     heads = [OWN, *dict.fromkeys(map(support, by_hand))]
     rows = [["agent", "seeds", *heads, "finds itself, minus the best by hand", "below it"]]
+    compared = below = 0
     for agent in (agent for agent in AGENTS if any(curve.agent == agent for curve in mine)):
         its = [curve for curve in mine if curve.agent == agent]
         if agent in ("dqn", "qr"):
@@ -98,58 +106,71 @@ def supports_table(curves: Sequence[Curve], env: str) -> str:
         if apart is None:
             row += ["", "**runs have no score**" if own and not complete(own) else ""]
         else:
+            compared, below = compared + 1, below + (apart.high < 0)
             row += [interval_text(apart), "**yes**" if apart.high < 0 else "no"]
         rows.append(row)
-    return table(rows)
+    return table(rows), compared, below
 
 
 def settings_table(curves: Sequence[Curve], agent: str) -> str:
     """Settings of an agent whose supports find themselves: scores in every environment, and gains over one step."""
     mine = [curve for curve in curves if curve.agent == agent and curve.config.v_min is None]
     envs = list(dict.fromkeys(curve.env for curve in mine))
-    values = sorted({tuple(getattr(curve.config, name) for name in VARIED) for curve in mine})
-    usual = (1, 0, 1, "signed")
-    values.sort(key=lambda one: one != usual)
+    values = sorted(set(map(settings, mine)))
+    values.sort(key=lambda one: one != USUAL)
     rows = [["settings", *envs]]
     for one in values:
-        same = [(name, value) for name, value, default in zip(VARIED, one, usual, strict=True) if value != default]
+        same = [(name, value) for name, value, default in zip(VARIED, one, USUAL, strict=True) if value != default]
         row = [", ".join(f"`{name}` {value}" for name, value in same) or "one step, signed"]
         for env in envs:
             there = [curve for curve in mine if curve.env == env]
-            scores = scores_of(curve for curve in there if plain(curve, one))
-            apart = difference(scores, scores_of(curve for curve in there if plain(curve, usual)))
-            gain = "" if apart is None or one == usual else f"; gain {interval_text(apart)}"
+            scores = scores_of(curve for curve in there if settings(curve) == one)
+            apart = difference(scores, scores_of(curve for curve in there if settings(curve) == USUAL))
+            gain = "" if apart is None or one == USUAL else f"; gain {interval_text(apart)}"
             row.append(f"{mean_text(scores)}{gain}")
         rows.append(row)
     return table(rows)
 
 
-def commands(folder: Path, *words: str) -> str:
-    """The recorded commands of a folder that contain all the words."""
-    record = json.loads((folder / "sweep.json").read_text())
-    lines = [command for command in record["commands"] if all(word in command for word in words)]
-    return "\n".join(["```sh", *lines, "```"])
+def settings(curve: Curve) -> tuple[Any, ...]:
+    """What the second kind of table compares."""
+    return tuple(getattr(curve.config, name) for name in VARIED)
+
+
+INTRODUCTION = """# Defaults, measured
+
+The first tables of each part compare supports that find themselves with supports chosen by hand. The others compare
+settings of agents whose supports find themselves. A score is the mean return of the training episodes that end in the
+last fifth of the steps, with a 95 % bootstrap interval over seeds. Of the supports chosen by hand the best is chosen
+by the seeds that it is compared on, which favours it; `defaults-confirm` repeats some of the comparisons it won, with
+seeds of their own.
+
+`results/defaults.sh` made the runs, and each folder's `sweep.json` has their commands. This page is what `python
+results/defaults_tables.py` prints. What follows from it stands in
+[decisions](../decisions.md#supports-that-find-themselves).
+"""
 
 
 def main() -> int:
-    """Print the tables."""
+    """Print the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     help_text = "folders of sweeps (default: results/defaults-*)"
     parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER", help=help_text)
     options = parser.parse_args()
     beside = Path(__file__).parent
     folders = options.folders or [beside / name for name in FOLDERS if any((beside / name).glob("*/*/config.json"))]
+    print(INTRODUCTION)
     for folder in folders:
         curves = read_curves([folder])
         steps = " or ".join(f"{number:,}" for number in sorted({curve.config.steps for curve in curves}))
-        print(f"## {folder.name}\n\n{steps} steps.\n")
-        for env in dict.fromkeys(curve.env for curve in curves):
-            print(f"### Supports on {env}\n\n{supports_table(curves, env)}\n")
-            print(f"{commands(folder, f'--envs {env} ')}\n")
-        for agent in AGENTS:
-            if any(curve.agent == agent and not plain(curve, (1, 0, 1, "signed")) for curve in curves):
-                print(f"### Settings of {agent}, whose supports find themselves\n\n{settings_table(curves, agent)}\n")
-                print(f"{commands(folder, agent, '--v-min none')}\n")
+        tables = {env: supports_table(curves, env) for env in dict.fromkeys(curve.env for curve in curves)}
+        compared, below = (sum(counts) for counts in zip(*(found[1:] for found in tables.values()), strict=True))
+        print(f"## {folder.name}\n\n{steps} steps. Below the best support by hand: {below} of {compared}.\n")
+        for env, (text, *_) in tables.items():
+            print(f"### Supports on {env}\n\n{text}\n")
+        varied = [curve for curve in curves if curve.env not in CLASSIC and settings(curve) != USUAL]
+        for agent in (agent for agent in AGENTS if any(curve.agent == agent for curve in varied)):
+            print(f"### Settings of {agent}, whose supports find themselves\n\n{settings_table(curves, agent)}\n")
     return 0
 
 

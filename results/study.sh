@@ -56,7 +56,8 @@ fi
 
 FOUR=Breakout-MinAtar,Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar
 AGENTS=dqn,c51,s51,u51,qr
-plain="--base-distribution uniform --mean-weight 0" # U51 as it was before the preset had what `means` tries
+# What the presets had when these runs were made.
+plain="--base-distribution uniform --mean-weight 0" ten="--v-min -10 --v-max 10" signed="--next-distribution signed"
 limits="--minutes ${MINUTES:-100000} ${MORE:-}"
 common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${JOBS:-1} $limits"
 # Some runs at once, so that one is made while others learn; one iteration, for environments began anew with each, and 128 of
@@ -84,55 +85,56 @@ fi
 case $1 in
 rates) # which learning rate, with seeds of its own
     cramerl sweep results/minatar-rates --agents $AGENTS --envs $FOUR --seeds 1000-1002 \
-        --learning-rate 3e-5,1e-4,3e-4,1e-3 $plain --steps 1e6 $common
+        --learning-rate 3e-5,1e-4,3e-4,1e-3 $plain $ten $signed --steps 1e6 $common
     # S51 is at its best at the lower edge in two games
     cramerl sweep results/minatar-rates --agents s51 --envs SpaceInvaders-MinAtar,Seaquest-MinAtar --seeds 1000-1002 \
-        --learning-rate 1e-5,3e-5 --steps 1e6 $common ;;
+        --learning-rate 1e-5,3e-5 $ten $signed --steps 1e6 $common ;;
 report) # fresh seeds at the chosen rates
     cramerl sweep results/minatar --agents $AGENTS --envs $FOUR --seeds "${SEEDS:-0-11}" --best-of results/minatar-rates \
-        $plain --steps 2e6 $common ;;
+        $plain $ten $signed --steps 2e6 $common ;;
 penalties) # the paper's sweep of lambda, in both conventions and both normalisations
     cramerl sweep results/minatar-penalties --agents s51 --envs Breakout-MinAtar,Asterix-MinAtar --seeds 2000-2002 \
         --mass-penalty 0,0.25,1,10,20,100 --mass-penalty-scale orthonormal,total --normalisation after,before \
-        --learning-rate 1e-4 --steps 1e6 $common ;;
+        --learning-rate 1e-4 $ten $signed --steps 1e6 $common ;;
 variants) # how far U51 can be taken
     cramerl sweep results/minatar-u51 --agents u51 --envs Breakout-MinAtar,Asterix-MinAtar,Seaquest-MinAtar \
-        --seeds 3000-3002 --learning-rate 1e-4,3e-4 --base-distribution uniform,zero --mean-weight 0,0.1,1 --steps 1e6 $common ;;
+        --seeds 3000-3002 --learning-rate 1e-4,3e-4 --base-distribution uniform,zero --mean-weight 0,0.1,1 $ten --steps 1e6 $common ;;
 means) # either Cramér agent with a weight on the mean: rates as for the others, then reported beside them
     cramerl sweep results/minatar-means --agents s51,u51 --envs $FOUR --seeds 4000-4002 --base-distribution zero --mean-weight 0.1 \
-        --learning-rate 3e-5,1e-4,3e-4,1e-3 --steps 1e6 $common
+        --learning-rate 3e-5,1e-4,3e-4,1e-3 $ten $signed --steps 1e6 $common
     # S51 is at its best at the lower edge in three games
     cramerl sweep results/minatar-means --agents s51 --envs Asterix-MinAtar,SpaceInvaders-MinAtar,Seaquest-MinAtar \
-        --seeds 4000-4002 --mean-weight 0.1 --learning-rate 1e-5,3e-5 --steps 1e6 $common
+        --seeds 4000-4002 --mean-weight 0.1 --learning-rate 1e-5,3e-5 $ten $signed --steps 1e6 $common
     cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds "${SEEDS:-0-11}" --base-distribution zero \
-        --mean-weight 0.1 --best-of results/minatar-means --allow-variants --steps 2e6 $common ;;
+        --mean-weight 0.1 --best-of results/minatar-means --allow-variants $ten $signed --steps 2e6 $common ;;
 settings) # what else U51 gains from: a wider support (of atoms twice as far apart) and several steps at
     # once, then Adam's epsilon
     tried="cramerl sweep results/minatar-settings --agents u51 --envs $FOUR --seeds 5000-5002 --base-distribution zero --mean-weight 0.1"
-    $tried --learning-rate 1e-4 --n-step 1,3 --v-max 10,30 --steps 1e6 $common
-    $tried --learning-rate 1e-4 --optimiser-epsilon 1e-8,3.125e-4 --allow-variants --steps 1e6 $common ;;
+    $tried --learning-rate 1e-4 --n-step 1,3 --v-min -10 --v-max 10,30 --steps 1e6 $common
+    $tried --learning-rate 1e-4 --optimiser-epsilon 1e-8,3.125e-4 --allow-variants $ten --steps 1e6 $common ;;
 steps) # whether other agents gain and lose as much from several steps at once, each as the preset has it
     cramerl sweep results/minatar-steps --agents $AGENTS --envs Breakout-MinAtar,Asterix-MinAtar --seeds 6000-6002 \
-        --n-step 1,3 --steps 1e6 $common ;;
+        --n-step 1,3 $ten $signed --steps 1e6 $common ;;
 atari) # the paper's figure: ten million frames of each game
     cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
         --seeds "${SEEDS:-0}" --steps 2500000 --iteration-steps 2500000 --log-steps 25000 $emulated ;;
 pong) # gymnax's game, as rates, means and report, after what a support that is too small does to it
     pong="--envs Pong-misc --seeds 1000-1002 --learning-rate 3e-5,1e-4,3e-4,1e-3 --steps 5e5 $common"
-    cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain --v-min -10 --v-max 10 --network auto $pong
-    cramerl sweep results/pong-misc-support --agents c51,s51,u51 --envs Pong-misc --seeds 5000-5002 --v-max 10,100 \
-        $plain --steps 2e5 $common --log-steps 10000
+    hundred="--v-min 0 --v-max 100 $signed"
+    cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain $ten $signed --network auto $pong
+    cramerl sweep results/pong-misc-support --agents c51,s51,u51 --envs Pong-misc --seeds 5000-5002 --v-min 0 --v-max 10,100 \
+        $plain $signed --steps 2e5 $common --log-steps 10000
     weighted="--base-distribution zero --mean-weight 0.1"
-    cramerl sweep results/pong-misc-rates --agents $AGENTS $plain $pong
-    cramerl sweep results/pong-misc-means --agents s51,u51 $weighted $pong
+    cramerl sweep results/pong-misc-rates --agents $AGENTS $plain $hundred $pong
+    cramerl sweep results/pong-misc-means --agents s51,u51 $weighted $hundred $pong
     # S51 and U51 are at their best at the lower edge, S51 at the next one too
-    cramerl sweep results/pong-misc-rates --agents s51,u51 $plain $pong --learning-rate 1e-5,3e-5
-    cramerl sweep results/pong-misc-means --agents s51,u51 $weighted $pong --learning-rate 1e-5,3e-5
-    cramerl sweep results/pong-misc-rates --agents s51 $pong --learning-rate 3e-6,1e-5
-    cramerl sweep results/pong-misc-means --agents s51 --mean-weight 0.1 $pong --learning-rate 3e-6,1e-5
+    cramerl sweep results/pong-misc-rates --agents s51,u51 $plain $hundred $pong --learning-rate 1e-5,3e-5
+    cramerl sweep results/pong-misc-means --agents s51,u51 $weighted $hundred $pong --learning-rate 1e-5,3e-5
+    cramerl sweep results/pong-misc-rates --agents s51 $hundred $pong --learning-rate 3e-6,1e-5
+    cramerl sweep results/pong-misc-means --agents s51 --mean-weight 0.1 $hundred $pong --learning-rate 3e-6,1e-5
     fresh="--envs Pong-misc --seeds ${SEEDS:-0-9} --steps 2e6 $common"
-    cramerl sweep results/pong-misc --agents $AGENTS $plain --best-of results/pong-misc-rates $fresh
-    cramerl sweep results/pong-misc --agents s51,u51 $weighted --best-of results/pong-misc-means --allow-variants $fresh ;;
+    cramerl sweep results/pong-misc --agents $AGENTS $plain $hundred --best-of results/pong-misc-rates $fresh
+    cramerl sweep results/pong-misc --agents s51,u51 $weighted $hundred --best-of results/pong-misc-means --allow-variants $fresh ;;
 atari-rates) # is it the step? S51 and U51 on Pong, each with either's learning rate
     cramerl sweep results/atari-rates --agents s51,u51 --envs pong --seeds "${SEEDS:-0}" --learning-rate 2.5e-5,1e-4 \
         --steps 2500000 --iteration-steps 2500000 --log-steps 25000 $emulated ;;

@@ -45,7 +45,7 @@ def test_every_agent_solves_cartpole(agent, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [agent for agent in AGENTS if agent != "s51"])
+@pytest.mark.parametrize("agent", AGENTS)
 def test_acrobot_without_a_support(agent, tmp_path):
     """Every return is negative; a random policy gets -500, and so did agents with atoms on [0, 100]."""
     assert last_return(train(cramerl.preset(None, agent, "Acrobot-v1", steps=60_000), tmp_path / "run")) > -200
