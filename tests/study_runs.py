@@ -15,6 +15,9 @@ from cramerl.runs.group import RunGroup
 from cramerl.runs.presets import preset
 
 
+_PLAIN_U51 = {"base_distribution": "uniform", "mean_weight": 0.0}
+
+
 def write_run(
     folder: Path,
     agent: str = "s51",
@@ -28,12 +31,14 @@ def write_run(
 ) -> Path:
     """Write a run, or the runs of a group, whose returns rise to about ``level``; every row has two episodes.
 
-    Several seeds, and several learning rates or mass penalties in a tuple, are runs of one group. U51 is plain.
+    Several seeds, and several learning rates or mass penalties in a tuple, are runs of one group. U51 and S51 are plain.
     """
-    plain = {"base_distribution": "uniform", "mean_weight": 0.0} if agent == "u51" else {}
+    plain: dict[str, Any] = {"s51": {"next_distribution": "signed"}, "u51": _PLAIN_U51}.get(agent, {})
     several = {
         name: settings.pop(name) for name in ("learning_rate", "mass_penalty") if isinstance(settings.get(name), tuple)
     }
+    if "v_max" in settings:
+        settings = {"v_min": -10.0} | settings
     config = preset(None, agent, env, **{"steps": steps, "min_replay_steps": 1, **plain, **settings})
     group = RunGroup.of(config, seed=range(config.seed, config.seed + seeds), **several)
     folder.mkdir(parents=True)

@@ -132,12 +132,16 @@ def test_the_preset_that_fits_an_environment(env, name):
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_the_support_of_pong_misc_holds_its_returns(agent):
-    """Its reward is 1 in each step: 100 when discounted for ever."""
-    config = preset(None, agent, "Pong-misc")
-    assert (config.v_min, config.v_max) == (0.0, pytest.approx(1 / (1 - config.discount)))
-    assert config.network == "minatar_strided"
-    assert preset("minatar", agent, "Pong-misc", network="minatar").network == "minatar"
+@pytest.mark.parametrize("env", ["Pong-misc", "Breakout-MinAtar", "CartPole-v1"])
+def test_only_presets_of_a_paper_have_a_support(agent, env):
+    config = preset(None, agent, env)
+    assert (config.v_min, config.v_max) == (None, None)
+    assert (preset("paper", agent, "pong").v_min, preset("paper", agent, "pong").v_max) == (-10.0, 10.0)
+
+
+def test_the_network_of_pong_misc_is_for_its_pictures():
+    assert preset(None, "s51", "Pong-misc").network == "minatar_strided"
+    assert preset("minatar", "s51", "Pong-misc", network="minatar").network == "minatar"
 
 
 def test_changes_come_last():
@@ -185,7 +189,6 @@ def _ignored(name: str, meant: str, agent: str) -> str:
         ),  # the default too
         ("dqn", "base_distribution", "zero", "u51"),
         ("c51", "mass_penalty", 1.0, "s51"),
-        ("qr", "v_max", 5.0, "c51, s51, u51, l51, hl_gauss"),
         ("s51", "dqn_loss", "squared", "dqn"),
     ],
 )
@@ -194,6 +197,11 @@ def test_a_setting_that_the_agent_has_not(agent, name, value, meant):
         preset("minatar", agent, "CartPole-v1", **{name: value})
     for other in meant.split(", "):
         assert getattr(preset("minatar", other, "CartPole-v1", **{name: value}), name) == value
+
+
+def test_a_support_is_a_setting_of_agents_with_atoms():
+    with pytest.raises(ValueError, match=re.escape(_ignored("v_min", "c51, s51, u51, l51, hl_gauss", "qr"))):
+        preset("minatar", "qr", "CartPole-v1", v_min=-5.0, v_max=5.0)
 
 
 @pytest.mark.parametrize(("name", "value"), [("noop_max", 30), ("life_loss_ends", False)])
