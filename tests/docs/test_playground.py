@@ -388,6 +388,18 @@ def test_the_area_between_the_cdfs_is_drawn(page):
         assert area == pytest.approx(expected(given)[0]["shape"], rel=1e-3, abs=1e-9)
 
 
+def test_bars_stay_within_their_charts(page, rng):
+    """Also where a discount of zero puts all mass in one place."""
+    for discount in (0.0, 1.0, 0.9) * 10:
+        page.execute_script("playground.set(arguments[0])", random_state(rng) | {"discount": discount})
+        outside = page.execute_script(
+            """return [...document.querySelectorAll('.bar, .between, .cdf')].filter((one) => {
+                const box = one.getBoundingClientRect(), around = one.closest('svg').getBoundingClientRect();
+                return box.top < around.top || box.bottom > around.bottom - 15; }).map((one) => one.outerHTML)"""
+        )
+        assert outside == []
+
+
 def test_everything_can_be_reached_by_keyboard_and_has_a_name(page):
     """Each group of bars is one stop, as a slider is."""
     names, first = [], None
