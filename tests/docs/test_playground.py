@@ -63,7 +63,7 @@ def state(page):
 
 def hash_of(given):
     """An address as a reader would write it."""
-    values = {name: ",".join(map(repr, one)) if isinstance(one, list) else one for name, one in given.items()}
+    values = {name: ",".join(map(str, one)) if isinstance(one, list) else one for name, one in given.items()}
     return "#" + "&".join(f"{name}={value}" for name, value in values.items())
 
 
@@ -225,11 +225,11 @@ def test_going_to_another_address_opens_it(page, rng):
     ("part", "words"),
     [
         ({"discount": 1.5}, "discount must be a number from 0 to 1, got 1.5"),
-        ({"reward": ""}, "reward must be a number from -10000 to 10000"),
+        ({"reward": ""}, 'reward must be a number from -10000 to 10000, got "".'),
         ({"v_min": 7.0}, "v_max must exceed v_min by 0.001 or more, got v_min 7 and v_max 2"),
         ({"next": [0.0, 1.0]}, "next must have 5 to 51 masses, got 2"),
         ({"next": [0.5] * 6}, "next and prediction must have as many masses, got 6 and 5"),
-        ({"next": [0.0, "x", 0.0, 0.0, 1.0]}, "a mass of next must be a number"),
+        ({"next": [0.0, "x", 0.0, 0.0, 1.0]}, 'a mass of next must be a number from -100 to 100, got "x".'),
         ({"nearest": "moved"}, "nearest must be next, target, prediction, got moved"),
         ({"gamma": 1}, "gamma is not a setting"),
         ({"mass_penalty": None}, "mass_penalty is missing"),
@@ -273,11 +273,16 @@ def test_dragging_changes_a_mass(page, name):
 
 def test_a_finger_drags_too(page):
     middle, _, zero = top_of(page, "next", 5)
-    for kind, move in (("touchStart", 0), ("touchMove", 20), ("touchEnd", None)):
+    moves = [("touchStart", 5), *[("touchMove", move) for move in (10, 20, 30, 20, -10, -50)], ("touchEnd", None)]
+    for kind, move in moves:
         points = [] if move is None else [{"x": middle, "y": zero + move}]
         page.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-    assert state(page)["next"][5] < -0.05
+        if kind == "touchStart":
+            assert state(page)["next"][5] < 0
+    wait(lambda: state(page)["next"][5] > 0.2)
     assert_agrees(page)
+    _, (top, bottom), _ = top_of(page, "next", 5)
+    assert bottom - top == pytest.approx(50, abs=3)
 
 
 def test_the_keyboard_changes_a_mass(page):
@@ -388,10 +393,44 @@ def test_the_area_between_the_cdfs_is_drawn(page):
         assert area == pytest.approx(expected(given)[0]["shape"], rel=1e-3, abs=1e-9)
 
 
+@pytest.mark.parametrize("discount", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("name", PRESETS)
+def test_moved_bars_stand_at_the_moved_atoms(page, name, discount):
+    """As high as the masses; those beyond the support are marked. Measured by the ends and the grid of the chart."""
+    press(page, name)
+    page.execute_script("playground.set({...playground.state, discount: arguments[0]})", discount)
+    bars, ends, lines, words = page.execute_script(
+        """const all = (what) => [...document.querySelectorAll(`#moved-chart ${what}`)];
+        const read = (one, ...keys) => keys.map((key) => Number(one.getAttribute(key)));
+        const bars = all('.bar').map((bar) => [...read(bar, 'x', 'y', 'width', 'height'),
+            bar.classList.contains('clipped'), bar.classList.contains('negative')]);
+        return [bars, all('.end').map((end) => read(end, 'x1')[0]), all('.grid').map((line) => read(line, 'y1')[0]),
+            all('text').map((text) => Number(text.textContent.replace("−", "-")))]"""
+    )
+    given = state(page)
+    numbers, arrays = expected(given)
+    pixel = (given["v_max"] - given["v_min"]) / (ends[1] - ends[0])
+    unit = (words[len(lines) - 1] - words[0]) / (lines[0] - lines[-1])
+    places = [given["v_min"] + pixel * (x + width / 2 - ends[0]) for x, _, width, *_ in bars]
+    masses = [(-unit if negative else unit) * height for _, _, _, height, _, negative in bars]
+    if discount == 0:
+        assert places == pytest.approx([given["reward"]])
+        assert masses == pytest.approx([numbers["next-total"]])
+    else:
+        held = np.flatnonzero(given["next"])
+        np.testing.assert_allclose(places, arrays["moved"][held], atol=1e-6)
+        np.testing.assert_allclose(masses, np.array(given["next"])[held], atol=1e-6)
+        clipped = np.array([bar[4] for bar in bars])
+        share = np.abs(masses)[clipped].sum() / np.abs(masses).sum()
+        assert share == pytest.approx(numbers["clipped"], abs=1e-6)
+
+
 def test_bars_stay_within_their_charts(page, rng):
     """Also where a discount of zero puts all mass in one place."""
     for discount in (0.0, 1.0, 0.9) * 10:
-        page.execute_script("playground.set(arguments[0])", random_state(rng) | {"discount": discount})
+        given = random_state(rng) | {"discount": discount}
+        given["reward"] = (1 - discount) * (given["v_min"] + given["v_max"]) / 2
+        page.execute_script("playground.set(arguments[0])", given)
         outside = page.execute_script(
             """return [...document.querySelectorAll('.bar, .between, .cdf')].filter((one) => {
                 const box = one.getBoundingClientRect(), around = one.closest('svg').getBoundingClientRect();
