@@ -83,6 +83,18 @@ def make_logs(evaluated: Path, out: Path) -> None:
             photograph(browser, evaluated / folder / "evaluation.html", out / name, height=height)
 
 
+def make_readme(out: Path) -> None:
+    """Photograph the pages that the commands of README.md make."""
+    with tempfile.TemporaryDirectory() as folder, open_chromium(Path(folder) / "profile") as browser:
+        machines, runs, report = (Path(folder) / name for name in ("machines", "runs", "report"))
+        run("evaluate", "--data", "example:machines", "--policy", "careful=careful_*", "--out", machines)
+        photograph(browser, machines / "evaluation.html", out / "log-machines.png", height=700)
+        seeds = ("--seeds", "0-4", "--steps", "3e4")
+        run("sweep", runs, "--agents", "dqn,c51,l51", "--envs", "CartPole-v1", *seeds)
+        run("report", runs, "--out", report)
+        photograph(browser, report / "report.html", out / "compare.png", height=760)
+
+
 def make(demo: Path, out: Path) -> None:
     """Make all pictures of the demonstration."""
     pair = [demo / "runs" / agent for agent in ("s51", "c51")]
@@ -115,6 +127,7 @@ def make(demo: Path, out: Path) -> None:
         photograph(
             browser, demo / "report" / "report.html", out / "report.png", height=800, at="#study-0-distributions"
         )
+    make_readme(out)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from cramerl.reports.tables import Table, make_tables
 from cramerl.runs.group import RunGroup
 from cramerl.runs.presets import preset
 
-
 _PLAIN_U51 = {"base_distribution": "uniform", "mean_weight": 0.0}
 
 
@@ -31,7 +30,7 @@ def write_run(
 ) -> Path:
     """Write a run, or the runs of a group, whose returns rise to about ``level``; every row has two episodes.
 
-    Several seeds, and several learning rates or mass penalties in a tuple, are runs of one group. U51 and S51 are plain.
+    Several seeds, learning rates or mass penalties in a tuple are runs of one group. U51 and S51 are plain.
     """
     plain: dict[str, Any] = {"s51": {"next_distribution": "signed"}, "u51": _PLAIN_U51}.get(agent, {})
     several = {
