@@ -63,7 +63,7 @@ plan() { # what decides most for its time comes first
         -100:100 -300:300 -500:500
     # Of three supports the best is chosen by the seeds it is compared on, so what lost to it is compared again on others.
     fresh() ( # AGENT, then as for supports
-        AGENTS=$1 SEEDS=7200-7219
+        AGENTS=$1 SEEDS=7110-7119
         shift
         supports "confirm-$AGENTS-$1" defaults-confirm "$@"
     )
