@@ -37,6 +37,30 @@ def test_realised_returns():
     assert np.isnan(recording.realised_returns(rewards, no, np.array([0, 0, 0, 0, 1], bool), 0.5)).all()
 
 
+def test_the_return_of_a_long_episode_that_was_cut_is_known():
+    rewards, no, cut = np.ones(500), np.zeros(500, bool), np.arange(500) == 499
+    realised = recording.realised_returns(rewards, no, cut, 0.99)
+    known = np.isfinite(realised)
+    assert realised[0] == pytest.approx((1 - 0.99**500) / 0.01, rel=1e-5)
+    left = 500 - np.arange(500)
+    np.testing.assert_array_equal(known, 0.99**left / (1 - 0.99**left) <= 0.01)  # what may follow, relative to the sum
+    assert 0 < known.sum() < 100
+    assert np.isnan(recording.realised_returns(rewards, no, cut, 1.0)).all()
+    assert np.isnan(recording.realised_returns(0 * rewards, no, cut, 0.99)).all()  # no reward says how large others are
+
+
+def test_steps_of_episodes_that_were_cut():
+    terminated, cut = np.array([0, 1, 0, 0, 0, 1], bool), np.array([0, 0, 0, 1, 0, 1], bool)
+    np.testing.assert_array_equal(recording.cut_episodes(terminated, cut), [0, 0, 1, 1, 0, 0])
+
+
+def test_bounds_of_returns():
+    assert recording.return_bounds(np.array([1.0, 1.0]), 0.9) == pytest.approx((0, 10))
+    assert recording.return_bounds(np.array([-1.0, 0.5]), 0.5) == (-2, 1)
+    assert recording.return_bounds(np.zeros(3), 0.9) is None
+    assert recording.return_bounds(np.ones(3), 1.0) is None
+
+
 def test_limits_have_room_for_bars_and_for_all_but_extreme_masses():
     view = make_recording(views=("s51",)).views[0]
     (left, right), (bottom, top) = view.limits()

@@ -22,6 +22,7 @@ from cramerl.runs.folder import read_object
 
 MADE_BY = "cramerl watch"
 """What pages, pictures and videos of recordings say they were made by."""
+_WITHIN = 0.01  # how well the return of an episode that was cut off must be known
 _CHUNK_BYTES = 1_000_000  # what a browser unpacks in the time of a frame or two
 
 
@@ -53,6 +54,11 @@ class Tape:
 
     def __len__(self) -> int:
         return sum(chunk.steps for chunk in self._chunks) + len(self._open)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the pictures take."""
+        return sum(len(chunk.data) for chunk in self._chunks) + sum(picture.nbytes for picture in self._open)
 
     def append(self, picture: np.ndarray) -> None:
         """Add a picture: (H, W) uint8, indices of colours."""
@@ -164,9 +170,12 @@ class Recording:
         score: (T,) points before the step, in its episode.
         episode: (T,) number of the episode, from 0.
         realised: (T,) realised return from the step on, discounted, in the learner's rewards; NaN if unknown because
-            the episode was cut off.
+            the episode was cut off, see `realised_returns`.
         visits: (T,) fraction of time that a process spends in each state; None for an agent.
         labels: (T,) names of the states of a process; empty for an agent.
+        cut: (T,) whether the step's episode was cut off; None if none was.
+        returns: least and greatest return that rewards like those of the recording add up to, see `return_bounds`; None
+            if that is not known.
     """
 
     title: str
@@ -185,6 +194,8 @@ class Recording:
     realised: np.ndarray
     visits: np.ndarray | None = None
     labels: tuple[str, ...] = ()
+    cut: np.ndarray | None = None
+    returns: tuple[float, float] | None = None
 
     def __len__(self) -> int:
         return len(self.action)
@@ -214,7 +225,10 @@ def make_view(
 
 
 def realised_returns(rewards: np.ndarray, terminated: np.ndarray, cut: np.ndarray, discount: float) -> np.ndarray:
-    """Discounted sums (T,) of the rewards that followed; NaN where the episode was cut off before they were known.
+    """Discounted sums (T,) of the rewards that followed.
+
+    Where the episode was cut off, a sum is given if later rewards, none larger than those of the recording, could
+    change it by 1 % at most. Otherwise it is NaN.
 
     Args:
         rewards: (T,) as the learner sees them.
@@ -222,11 +236,33 @@ def realised_returns(rewards: np.ndarray, terminated: np.ndarray, cut: np.ndarra
         cut: (T,) whether the recording or a time limit ended the episode here.
         discount: per step.
     """
-    realised, later = np.full(len(rewards), np.nan, np.float32), np.nan
+    realised, later, missing = np.full(len(rewards), np.nan, np.float32), 0.0, np.inf
+    largest = float(np.max(np.abs(rewards), initial=0))
+    beyond = largest / (1 - discount) if largest > 0 and discount < 1 else np.inf  # the most that can follow a cut
     for t in reversed(range(len(rewards))):
-        later = 0.0 if terminated[t] else np.nan if cut[t] else later
-        realised[t] = later = rewards[t] + discount * later
+        if terminated[t] or cut[t]:
+            later, missing = 0.0, 0.0 if terminated[t] else beyond
+        later, missing = float(rewards[t]) + discount * later, missing * discount if missing else 0.0
+        realised[t] = later if missing <= _WITHIN * abs(later) else np.nan
     return realised
+
+
+def cut_episodes(terminated: np.ndarray, cut: np.ndarray) -> np.ndarray:
+    """Whether each step (T,) belongs to an episode that was cut off; arguments as in `realised_returns`."""
+    found, later = np.zeros(len(cut), bool), False
+    for t in reversed(range(len(cut))):
+        later = not terminated[t] and (bool(cut[t]) or later)
+        found[t] = later
+    return found
+
+
+def return_bounds(rewards: np.ndarray, discount: float) -> tuple[float, float] | None:
+    """The least and the greatest return of rewards as small and as large as these, in an episode that may end at once.
+
+    None if they tell nothing: all of them are zero, or without a discount.
+    """
+    low, high = float(np.min(rewards, initial=0)), float(np.max(rewards, initial=0))
+    return (low / (1 - discount), high / (1 - discount)) if low < high and discount < 1 else None
 
 
 def is_evaluation(folder: str | Path) -> bool:
