@@ -1,5 +1,6 @@
 """What the page says in words, marks on its charts, and shows without scrolling, in a real browser."""
 
+import json
 from dataclasses import replace
 
 import chromium as chromium_tools
@@ -8,7 +9,7 @@ import pytest
 from watch_recordings import ATOMS, make_recording
 
 from cramerl.watching.page import write_page
-from cramerl.watching.recording import make_view
+from cramerl.watching.recording import make_view, read_evaluation
 
 chromium_tools.require_chromium()
 
@@ -194,3 +195,15 @@ def test_every_word_on_the_page_is_defined(chromium, tmp_path):
     used = ["return", "mass", "support", "total mass", "negative mass", "mean", "★ favourite", "clipped mass"]
     used += ["score so far", "realised return", "double negative", "compensation", "noise", "disagreement"]
     assert defined == used
+
+
+def test_a_state_without_visits_has_no_prediction(chromium, tmp_path):
+    distributions = {"states": [0, 1], "means": [0.5, 0.0], "visited": [1.0, 0.0], "masses": [[0.5, 0.5], [0.0, 0.0]]}
+    content = {"support": [0, 1], "normalisation": "before", "distributions": distributions}
+    (tmp_path / "evaluation.json").write_text(json.dumps(content))
+    page = Page(chromium, write_page(read_evaluation(tmp_path), tmp_path / "page.html"))
+    assert page.text(".doubt") == ""
+    page.scrub(1)
+    assert page.text(".doubt") == "The policy spends no time in this state, so nothing is predicted for it."
+    assert page.text('[data-name="total"]') == "–"
+    assert page.problems() == []

@@ -9,7 +9,6 @@ import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +18,7 @@ from cramerl import plots
 from cramerl._folders import LOG_BYTES
 from cramerl.linear.evaluation_file import EVALUATION_FILE, EvaluationRecord, parse_record
 from cramerl.runs.folder import read_object
+from cramerl.watching.worlds import draw_states
 
 MADE_BY = "cramerl watch"
 """What pages, pictures and videos of recordings say they were made by."""
@@ -288,43 +288,28 @@ def _evaluated(found: EvaluationRecord, name: str) -> Recording:
     facts = [f"{len(means):,} states shown", f"normalisation: {when}"]
     if found.residual is not None:
         facts.append(f"residual {found.residual:.1e}")
-    tape, colours = _draw_states(means)
+    view = make_view("prediction", found.atoms, masses[:, None], means[:, None], zeros)
+    unseen = np.where(visits > 0, 0, np.nan).astype(np.float32)  # nothing is predicted where no time is spent
+    pictures = draw_states(means, visits, found.grid)
     return Recording(
         title=f"{name}: {process}",
         unit="state",
         facts=facts,
         actions=["distribution of the return"],
-        tape=tape,
-        palette=np.array([list(bytes.fromhex(colour[1:])) for colour in colours], np.uint8),
-        legend=[("mean return of each state", colours[1]), ("this state", colours[2])],
-        caption="the states in order, each with its mean return",
+        tape=Tape(pictures.size, pictures.each),
+        palette=np.array([list(bytes.fromhex(colour[1:])) for colour in pictures.colours], np.uint8),
+        legend=pictures.legend,
+        caption=pictures.caption,
         action=zeros,
-        views=[make_view("prediction", found.atoms, masses[:, None], means[:, None], zeros)],
+        views=[view._replace(total=view.total + unseen, negative=view.negative + unseen)],
         reward=zeros,
         score=zeros,
         episode=zeros,
         realised=np.full(len(means), np.nan, np.float32),
         visits=visits,
-        labels=tuple(map(str, found.states)),
+        labels=tuple(_label(found, i) for i in range(len(means))),
     )
 
 
-def _draw_states(means: np.ndarray, height: int = 160, width: int = 480) -> tuple[Tape, tuple[str, ...]]:
-    """A bar for the mean of each state, from the line of zero; in each picture another state is highlighted."""
-    low, high = min(float(means.min()), 0.0), max(float(means.max()), 0.0)
-    rows = np.rint((high - np.append(means, 0)) / max(high - low, 1e-9) * (height - 17) + 8).astype(int)
-    zero = rows[-1]
-    edges = list(pairwise(np.rint(np.linspace(0, width, len(means) + 1)).astype(int)))
-    bars = np.zeros((height, width), np.uint8)
-    for row, (left, right) in zip(rows, edges, strict=False):
-        bars[min(row, zero) : max(row, zero) + 1, left : max(right - (right - left > 3), left + 1)] = 1
-    bars[zero] = 3
-    tape = Tape((height, width))
-    for left, right in edges:
-        picture = bars.copy()
-        column = picture[:, left : max(right, left + 1)]
-        column[column == 1] = 2
-        wider = max(0, 9 - (right - left)) // 2  # one bar of very many is too thin to be seen
-        picture[-8:, max(0, left - wider) : right + wider] = 2
-        tape.append(picture)
-    return tape, ("#16191d", "#56B4E9", "#E69F00", "#4a5058")
+def _label(found: EvaluationRecord, i: int) -> str:
+    return f"{found.states[i]}{f', {found.grid.label(i)}' if found.grid else ''}"

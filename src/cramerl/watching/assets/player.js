@@ -281,7 +281,7 @@ class Player {
     const fraction = store.steps > 1 ? (step - store.first) / (store.steps - 1) : 0;
     for (const curve of this.curves) curve.at(fraction);
     byId("slider").value = step;
-    const label = meta.labels[step];
+    const label = meta.labels[step]?.split(",")[0];
     const place = label === undefined ? `${step.toLocaleString("en")} of ${store.last.toLocaleString("en")}` :
       label === String(step) ? `${label} of ${store.last}` : `${label} (t=${step} of ${store.last})`;
     byId("slider").setAttribute("aria-valuetext", `${meta.unit} ${place}`);
