@@ -9,13 +9,12 @@ import numpy as np
 
 from cramerl._arrays import Floats
 from cramerl._files import write_json
-from cramerl._folders import inside
+from cramerl._folders import EVALUATION_FILE, inside
 from cramerl.linear.evaluation import Evaluation
 from cramerl.linear.grids import Grid, parse_grid
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.sources.layout import Layout
 
-EVALUATION_FILE = "evaluation.json"
 MADE_BY = "cramerl evaluate"
 
 _MOST_STATES = 1000  # states whose distributions are written

@@ -67,6 +67,13 @@ MEANINGS = {
     "disagreement": "the agents predict different distributions of the return in the same situation",
 }
 """What each phenomenon is, for the page."""
+IN_WORDS = {
+    "double-negative": "negative mass lies on negative returns",
+    "compensation": "masses beside 0 cancel",
+    "noise": "a prediction is roughest",
+    "disagreement": "the agents disagree most",
+}
+"""What there is to see at the strongest step of each."""
 PHENOMENA = (*MEASURES, "disagreement")
 
 

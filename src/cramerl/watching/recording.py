@@ -10,15 +10,18 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from cramerl import plots
-from cramerl._folders import LOG_BYTES
-from cramerl.linear.evaluation_file import EVALUATION_FILE, EvaluationRecord, parse_record
+from cramerl._folders import EVALUATION_FILE, LOG_BYTES
 from cramerl.runs.folder import read_object
 from cramerl.watching.worlds import draw_states
+
+# Imported when an evaluation is read: it takes a second, in which a command has said nothing.
+if TYPE_CHECKING:
+    from cramerl.linear.evaluation_file import EvaluationRecord
 
 MADE_BY = "cramerl watch"
 """What pages, pictures and videos of recordings say they were made by."""
@@ -272,6 +275,8 @@ def is_evaluation(folder: str | Path) -> bool:
 
 def read_evaluation(folder: str | Path) -> Recording:
     """The states that ``cramerl evaluate`` evaluated as a recording, in the order of their numbers."""
+    from cramerl.linear.evaluation_file import parse_record
+
     return read_object(
         Path(folder),
         EVALUATION_FILE,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cramerl.linear.grids import Grid
+if TYPE_CHECKING:
+    from cramerl.linear.grids import Grid
 
 _GROUND, _LINE, _BAR, _HERE = "#16191d", "#4a5058", "#56B4E9", "#E69F00"
 _KINDS = {"start": "#F0E442", "goal": "#009E73", "hole": "#000000", "cliff": "#5b2c00"}
