@@ -175,6 +175,13 @@ def test_the_realised_return_of_a_cut_episode(chromium, tmp_path):
     assert page.text('[data-name="realised return"]') == "not known: the episode was cut off"
 
 
+def test_charts_of_quantiles_reach_to_the_realised_return(chromium, tmp_path):
+    made = replace(make_recording(20, views=("qr",)), realised=np.full(20, 50, np.float32))
+    page = Page(chromium, write_page(made, tmp_path / "page.html"))
+    assert page.run("return player.limits.x[1]") == 50
+    assert page.text(".axis span:last-child") == "50"
+
+
 def test_clipped_mass_that_is_not_known_leaves_a_gap(chromium, tmp_path):
     made = make_recording(40, views=("s51",))
     clipped = made.views[0].clipped.copy()

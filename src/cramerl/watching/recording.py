@@ -289,10 +289,10 @@ def _evaluated(found: EvaluationRecord, name: str) -> Recording:
     masses, means, visits = (part.astype(np.float32) for part in (found.masses, found.means, found.visited))
     zeros = np.zeros(len(means), np.int32)
     process = re.sub(r"^\w+\((.*)\)$", r"\1", found.process or "a log of transitions")
-    when = {"before": "before each backup", "after": "after each backup"}.get(found.normalisation, "affine")
-    facts = [f"{len(means):,} states shown", f"normalisation: {when}"]
+    when = {"before": "before each backup", "after": "after each backup"}.get(found.normalisation, "by the solution")
+    facts = [f"{len(means):,} states shown", f"the total mass is kept at one {when}"]
     if found.residual is not None:
-        facts.append(f"residual {found.residual:.1e}")
+        facts.append(f"the equations are solved to {found.residual:.1e}")
     view = make_view("prediction", found.atoms, masses[:, None], means[:, None], zeros)
     unseen = np.where(visits > 0, 0, np.nan).astype(np.float32)  # nothing is predicted where no time is spent
     pictures = draw_states(means, visits, found.grid)

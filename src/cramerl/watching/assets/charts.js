@@ -168,6 +168,7 @@ class Chart {
     this.zero.setAttribute("y1", HIGH - 1);
     this.zero.setAttribute("y2", HIGH - 1);
     this.ticks[0].textContent = `1/${distribution.length}`;
+    this.ticks[0].style.top = "calc(20% - 0.5em)";
   }
 
   // Shows the atom nearest to the pointer and its mass.

@@ -188,6 +188,12 @@ class Player {
 
   rescale() {
     this.limits = commonLimits(this.store.views);
+    const came = (this.store.numbers.realised || []).filter((one) => !Number.isNaN(one)), { limits } = this;
+    if (came.length && this.store.views.some((view) => view.kind !== "masses")) { // no support tells how far returns reach
+      const range = came.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
+      limits.x = union([limits.x, range]);
+      limits.ends = union([limits.ends, range]);
+    }
     for (const charts of this.charts) for (const chart of charts) chart.setLimits(this.limits);
   }
 
