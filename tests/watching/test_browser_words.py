@@ -116,9 +116,10 @@ def test_disagreement_is_shaded_on_both_agents(chromium, tmp_path):
     assert shaded == [1, 1]
 
 
-def test_everything_is_in_sight_on_a_laptop(chromium, tmp_path, screen):
+@pytest.mark.parametrize("actions", [3, 6])
+def test_everything_is_in_sight_on_a_laptop(chromium, tmp_path, screen, actions):
     screen(1400, 900)
-    page = Page(chromium, write_page(make_recording(60), tmp_path / "page.html", highlight="noise"))
+    page = Page(chromium, write_page(make_recording(60, actions=actions), tmp_path / "page.html", highlight="noise"))
     size, last, curves, controls = page.run(
         "const box = (selector) => document.querySelector(selector).getBoundingClientRect();"
         "const charts = [...document.querySelectorAll('.chart')].map((c) => c.getBoundingClientRect().bottom);"

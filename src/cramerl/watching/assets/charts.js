@@ -115,7 +115,7 @@ class Chart {
   // Shades the returns on which a phenomenon shows.
   mark(mark) {
     this.band.style.display = mark ? "" : "none";
-    this.found.textContent = mark ? `shaded: ${mark.name}` : "";
+    this.found.textContent = mark ? mark.name : "";
     if (!mark) return;
     const from = Math.max(0, this.across(mark.low) - this.half()), to = Math.min(WIDE, this.across(mark.high) + this.half());
     this.band.setAttribute("x", from.toFixed(1));
