@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
             setattr(options, name, value)
     if evaluated:
         outputs = _check_outputs(options)
-        print(f"watching {evaluated}; loading ...", file=sys.stderr, flush=True)
+        _announce(options)
         return _write(options, read_evaluation(evaluated), outputs, again)
     for run in options.runs:  # before libraries are loaded, which takes seconds
         if not run.is_dir():
@@ -125,14 +125,18 @@ def run(options: argparse.Namespace) -> int:
     if options.serve:
         return _serve(options)
     outputs = _check_outputs(options)
-    names = " and ".join(str(run) for run in options.runs)
-    print(f"watching {names}; loading ...", file=sys.stderr, flush=True)
+    _announce(options)
     from cramerl.watching.play import load_watched, record
 
     settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps", "trust_modules")}
     recording = record(load_watched(options.runs, options.lane), **settings, on_progress=show_progress)
     say(f"{recording.title}: {'; '.join(recording.facts)}")
     return _write(options, recording, outputs, again)
+
+
+def _announce(options: argparse.Namespace) -> None:
+    """Say what is done before libraries are loaded, which takes seconds."""
+    print(f"watching {' and '.join(map(str, options.runs))}; loading ...", file=sys.stderr, flush=True)
 
 
 def _again(options: argparse.Namespace) -> str:
@@ -238,7 +242,7 @@ def _serve(options: argparse.Namespace) -> int:
     from cramerl.watching.play import Player, load_watched
 
     with serve.LiveServer(options.port) as server:
-        print("watching; loading ...", file=sys.stderr, flush=True)
+        _announce(options)
         settings = {name: getattr(options, name) for name in ("epsilon", "seed", "trust_modules")}
         player = Player(load_watched(options.runs, options.lane), **settings)
         server.live = serve.Live(player, options.fps)
