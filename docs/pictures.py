@@ -123,7 +123,7 @@ def make(demo: Path, out: Path) -> None:
     )
     shrink(figure)
     with tempfile.TemporaryDirectory() as profile, open_chromium(Path(profile)) as browser:
-        photograph(browser, demo / "watch.html", out / "watch.png", height=980)
+        photograph(browser, demo / "watch.html", out / "watch.png", height=900)
         photograph(
             browser, demo / "report" / "report.html", out / "report.png", height=800, at="#study-0-distributions"
         )

@@ -53,7 +53,7 @@ def refused(*arguments: object, cwd: str | Path = ".") -> str:
     assert result.returncode == 2, result.stdout + result.stderr
     assert "Traceback" not in result.stderr
     *usage, last = result.stderr.splitlines()
-    assert not usage or usage[0].startswith(("usage: ", "training ", "resuming "))
+    assert not usage or usage[0].startswith(("usage: ", "training ", "resuming ", "watching "))
     return last
 
 

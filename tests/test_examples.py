@@ -1,3 +1,4 @@
+import importlib.util
 import re
 import subprocess
 import sys
@@ -40,6 +41,23 @@ def test_agents_with_a_loop_of_their_own_learn_when_to_stop(library):
         assert roll == pytest.approx(3 * chance, abs=0.15)
         assert three == pytest.approx(chance, abs=0.05)
         assert zero == pytest.approx(1 - chance, abs=0.05)
+
+
+@needs_torch
+def test_a_single_file_agent_is_watched(tmp_path):
+    printed = run("examples/watch_c51_pytorch.py", "600", str(tmp_path / "page.html"))
+    assert re.match(r"Recorder\(C51: \d+ steps in 3 episodes\)\nwrote ", printed)
+    assert "C51 on CartPole-v1" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_an_agent_of_stable_baselines_is_watched(tmp_path):
+    if importlib.util.find_spec("sb3_contrib") is None:
+        command = [sys.executable, "examples/watch_sb3_qrdqn.py"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr.endswith("install it with: pip install sb3-contrib\n")
+        return
+    assert "wrote" in run("examples/watch_sb3_qrdqn.py", "1500", str(tmp_path / "page.html"))
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/logs.md"])

@@ -2,7 +2,7 @@
 
 Functions take NumPy, JAX or PyTorch arrays, act on the last axis and broadcast over the others. Agents need the extra
 ``deep``: `train`, `resume`, `load_agent`, `export_agent` and `watch` are loaded when first used, as are `evaluate`,
-`report` (extra ``plot``) and the settings of runs.
+`report`, `Recorder` (extra ``plot``) and the settings of runs.
 """
 
 import importlib
@@ -57,6 +57,7 @@ if typing.TYPE_CHECKING:
     from cramerl.runs.presets import preset as preset
     from cramerl.runs.training import resume as resume
     from cramerl.runs.training import train as train
+    from cramerl.watching.recorder import Recorder as Recorder
     from cramerl.watching.watch import watch as watch
 
 __all__ = [
@@ -101,6 +102,7 @@ __all__ = [
 
 # Loaded when first used. Functions that need an extra are not in `__all__`, so a star import leaves them out.
 _LAZY = {
+    "Recorder": "cramerl.watching.recorder",
     "TrainConfig": "cramerl.runs.config",
     "evaluate": "cramerl.linear.evaluation",
     "export_agent": "cramerl.runs.agents",

@@ -169,6 +169,22 @@ def host_values(value: Array) -> np.ndarray | None:
     return np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
 
 
+def read_values(name: str, value: Any) -> np.ndarray:
+    """Any array, list or number in host memory, even if that means to wait for a device; ValueError if it is traced."""
+    try:
+        if is_torch_array(value):
+            plain = value.detach().cpu()
+            return (plain.float() if plain.dtype == sys.modules["torch"].bfloat16 else plain).numpy()
+        host = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):
+        host = np.asarray(None)
+    if host.dtype.kind == "V":  # bfloat16 of JAX
+        host = host.astype(np.float32)
+    if host.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be an array of real numbers that can be read, got {type(value).__name__}")
+    return host
+
+
 def clip(xp: Any, values: Array, low: float, high: float) -> Array:
     """``xp.clip`` with two numbers, without the wrappers that make it slow on small arrays."""
     if is_numpy_namespace(xp):

@@ -15,6 +15,8 @@ from typing import Any, Literal, cast
 
 TEXT_BYTES, LOG_BYTES, ARRAY_BYTES = 64 << 20, 4 << 30, 64 << 30
 """Largest files that are read: of settings and the like, of logs and evaluations, of arrays."""
+EVALUATION_FILE = "evaluation.json"
+"""What `cramerl evaluate` writes about an evaluation."""
 _FLAGS = {"read": os.O_RDONLY, "append": os.O_WRONLY | os.O_APPEND | os.O_CREAT, "update": os.O_RDWR | os.O_CREAT}
 
 

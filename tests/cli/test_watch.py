@@ -1,7 +1,9 @@
 """`cramerl watch` on the command line: a page, a video, a picture, live play, and errors."""
 
+import io
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -10,6 +12,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -49,6 +52,50 @@ def test_a_page_a_video_and_a_picture(runs, tmp_path):
         assert f"wrote {path}" in result.stdout
         assert is_made_by(path, "cramerl watch")
     assert list(out.parent.iterdir()) == [out]
+
+
+def test_the_last_words_are_a_command_worth_typing(runs, tmp_path):
+    first = run("watch", runs / "s51", runs / "qr", "--max-steps", "12", "--seed", "3", cwd=tmp_path)
+    assert first.stderr.startswith(f"watching {runs / 's51'} and {runs / 'qr'}; loading ...\n")
+    *_, look, words = first.stdout.splitlines()
+    assert look == "to look at it: open out/watch.html in a browser"
+    said, command = words.split(": cramerl ")
+    assert said == "to open it where the agents disagree most"
+    second = run(*shlex.split(command), cwd=tmp_path)
+    assert second.returncode == 0, second.stderr
+    assert "disagreement, strongest first: t=" in second.stdout
+    assert "replaced out/watch.html" in second.stdout
+    said, command = second.stdout.splitlines()[-1].split(": cramerl ")
+    assert said == "to draw that step as a figure"
+    assert "wrote out/watch.png" in run(*shlex.split(command), cwd=tmp_path).stdout
+    assert run("evaluate", "random-walk", "--out", tmp_path / "walk").returncode == 0
+    last = run("watch", tmp_path / "walk", "--out", tmp_path / "walk.html")
+    assert f"to look at it: open {tmp_path / 'walk.html'} in a browser" in last.stdout
+    assert last.stdout.splitlines()[-1].startswith("to ")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_what_it_says_fits_into_the_terminal(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    words = ("watch", runs / "s51", runs / "qr", "--max-steps", "30", "--highlight", "disagreement")
+    whole = run(*words, "--out", tmp_path / "a.html").stdout
+    assert "s51 plays; qr predicts from the same frames" in whole  # a pipe gets whole lines
+    monkeypatch.setattr("commands.io", SimpleNamespace(StringIO=Terminal))
+    wrapped = run(*words, "--out", tmp_path / "b.html").stdout
+    prose = [line for line in wrapped.splitlines() if str(tmp_path) not in line and str(runs) not in line]
+    assert len(prose) > 4
+    assert max(map(len, prose)) <= 60
+    assert " ".join(wrapped.split()).startswith(" ".join(whole.splitlines()[0].split()))
+
+
+def test_it_speaks_before_it_loads_what_takes_long():
+    script = "import sys, cramerl.cli.watch; print(sorted({'jax', 'scipy.stats', 'matplotlib'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
 def test_the_same_seed_gives_the_same_page(runs, tmp_path):

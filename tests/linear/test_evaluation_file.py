@@ -5,8 +5,9 @@ import json
 import numpy as np
 
 from cramerl import Support
+from cramerl._folders import EVALUATION_FILE
 from cramerl.linear import DistributionalLSTD, evaluate, examples, random_features
-from cramerl.linear.evaluation_file import EVALUATION_FILE, parse_record, write_log_record, write_process_record
+from cramerl.linear.evaluation_file import parse_record, write_log_record, write_process_record
 from cramerl.linear.sources.layout import Layout
 
 SUPPORT = Support.uniform(-8, 8, 9)

@@ -60,7 +60,7 @@ def test_scrubbing_shows_what_was_recorded(page, recorded):
             for action in range(3):
                 np.testing.assert_allclose(page.bars(i, action), view.distributions[step, action], atol=2e-3)
         assert page.text('[data-name="action"]') == made.actions[made.action[step]]
-        assert number(page.text('[data-name="return so far"]')) == made.score[step]
+        assert number(page.text('[data-name="score so far"]')) == made.score[step]
         taken = page.run("return [...document.querySelectorAll('.chart.taken')].map((c) => Number(c.dataset.action))")
         assert taken == [made.action[step]] * 2
 

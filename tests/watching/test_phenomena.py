@@ -101,3 +101,28 @@ def test_scores_of_a_recording():
     alone = phenomena.scores(make_recording(views=("dqn",)))
     assert not any(score.any() for score in alone.values())
     assert phenomena.scores(make_recording(views=("s51", "qr", "dqn")))["disagreement"].min() > 0
+
+
+def test_marks_are_where_the_phenomena_show():
+    made = make_recording(60)
+    (mark,) = phenomena.marks(made, "double-negative", 17)
+    assert mark == (0, -8, -8)  # the first agent's, on the atom that was made negative
+    (mark,) = phenomena.marks(made, "noise", 3)
+    assert (mark.low, mark.high) == (-10, 10)
+    (mark,) = phenomena.marks(made, "compensation", 3)
+    assert (mark.low, mark.high) == (-10, 10)  # five atoms on each side of 0, of eleven
+
+
+def test_disagreement_is_marked_where_the_distributions_differ():
+    made = make_recording(30)
+    wide = made.views[1].distributions * 0
+    narrow = wide.copy()
+    wide[..., [0, 6]], narrow[..., [0, 7]] = 0.5, 0.5
+    views = [view._replace(distributions=one) for view, one in zip(made.views, (wide, narrow), strict=True)]
+    first, second = phenomena.marks(replace(made, views=views), "disagreement", 4)
+    assert (first.view, second.view) == (0, 1)
+    assert (first.low, first.high) == (second.low, second.high) == (2, 4)
+
+
+def test_every_phenomenon_has_a_meaning():
+    assert tuple(phenomena.MEANINGS) == phenomena.PHENOMENA

@@ -37,6 +37,30 @@ def test_realised_returns():
     assert np.isnan(recording.realised_returns(rewards, no, np.array([0, 0, 0, 0, 1], bool), 0.5)).all()
 
 
+def test_the_return_of_a_long_episode_that_was_cut_is_known():
+    rewards, no, cut = np.ones(500), np.zeros(500, bool), np.arange(500) == 499
+    realised = recording.realised_returns(rewards, no, cut, 0.99)
+    known = np.isfinite(realised)
+    assert realised[0] == pytest.approx((1 - 0.99**500) / 0.01, rel=1e-5)
+    left = 500 - np.arange(500)
+    np.testing.assert_array_equal(known, 0.99**left / (1 - 0.99**left) <= 0.01)  # what may follow, relative to the sum
+    assert 0 < known.sum() < 100
+    assert np.isnan(recording.realised_returns(rewards, no, cut, 1.0)).all()
+    assert np.isnan(recording.realised_returns(0 * rewards, no, cut, 0.99)).all()  # no reward says how large others are
+
+
+def test_steps_of_episodes_that_were_cut():
+    terminated, cut = np.array([0, 1, 0, 0, 0, 1], bool), np.array([0, 0, 0, 1, 0, 1], bool)
+    np.testing.assert_array_equal(recording.cut_episodes(terminated, cut), [0, 0, 1, 1, 0, 0])
+
+
+def test_bounds_of_returns():
+    assert recording.return_bounds(np.array([1.0, 1.0]), 0.9) == pytest.approx((0, 10))
+    assert recording.return_bounds(np.array([-1.0, 0.5]), 0.5) == (-2, 1)
+    assert recording.return_bounds(np.zeros(3), 0.9) is None
+    assert recording.return_bounds(np.ones(3), 1.0) is None
+
+
 def test_limits_have_room_for_bars_and_for_all_but_extreme_masses():
     view = make_recording(views=("s51",)).views[0]
     (left, right), (bottom, top) = view.limits()
@@ -105,4 +129,58 @@ def test_an_evaluation_that_cannot_be_read_is_a_sentence(tmp_path):
         json.dumps({"support": [0, 1], "normalisation": "before", "distributions": distributions})
     )
     with pytest.raises(ValueError, match=r"distributions must be \(states, 2\) numbers, got \(1, 3\)"):
+        read_evaluation(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "size", "kinds", "label"),
+    [
+        ("FrozenLake-v1", (4, 4), {"start", "goal", "hole"}, "5, row 2, column 2, hole"),
+        ("CliffWalking-v1", (4, 12), {"start", "goal", "cliff"}, "5, row 1, column 6"),
+        ("Taxi-v4", (5, 5), set(), "5, row 1, column 1, passenger at green, to green"),
+    ],
+)
+def test_worlds_of_gymnasium_are_drawn_as_grids(tmp_path, env_id, size, kinds, label):
+    from cramerl.evaluations import write_evaluation
+    from cramerl.evaluations.processes import named_features, named_process
+    from cramerl.linear import evaluate, suggest_support
+
+    process = named_process(env_id, "uniform", 0.9)
+    write_evaluation(
+        evaluate(process, named_features("tabular", process, bias=False), suggest_support(process, 11)), tmp_path
+    )
+    made = read_evaluation(tmp_path)
+    rows, columns = size
+    side = made.tape.size[0] // rows
+    assert made.tape.size == (rows * side, columns * side)
+    assert made.labels[5] == label
+    assert kinds <= {name for name, _ in made.legend}
+    here = np.array(list(bytes.fromhex(dict(made.legend)["this state"][1:])))
+    for state in range(0, len(made), 7):
+        framed = np.argwhere((made.picture(state) == here).all(axis=-1)) // side
+        assert len(np.unique(framed, axis=0)) == 1
+        assert (framed[0] == np.array(np.divmod(process.grid.cells[state], columns))).all()
+
+
+def test_the_lighter_cell_has_the_greater_mean(tmp_path):
+    content = evaluated_grid(means=[0.0, 1.0, 0.5, 0.0], visited=[0.5, 0.3, 0.2, 0.0])
+    (tmp_path / "evaluation.json").write_text(json.dumps(content))
+    made = read_evaluation(tmp_path)
+    side = made.tape.size[0] // 2
+    light = made.picture(0)[side // 2 :: side, side // 2 :: side].sum(axis=-1).ravel()
+    assert light[3] < light[0] < light[2] < light[1]  # the last one is dark: no time is spent there
+    np.testing.assert_array_equal(np.isnan(made.views[0].total), [0, 0, 0, 1])
+
+
+def evaluated_grid(means, visited, **changed):
+    grid = {"rows": 2, "columns": 2, "cells": [0, 1, 2, 3], "kinds": [""] * 4, "layers": [0] * 4, "layer_names": [""]}
+    distributions = {"states": [0, 1, 2, 3], "means": means, "visited": visited, "masses": [[0.5, 0.5]] * 4}
+    return {"support": [0, 1], "normalisation": "before", "distributions": distributions, "grid": grid | changed}
+
+
+@pytest.mark.parametrize("changed", [{"cells": [0, 1, 2, 4]}, {"kinds": [""]}, {"rows": 0}, {"layers": [1] * 4}])
+def test_a_grid_that_is_none_is_a_sentence(tmp_path, changed):
+    content = evaluated_grid([0.0] * 4, [0.25] * 4, **changed)
+    (tmp_path / "evaluation.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="cannot be used"):
         read_evaluation(tmp_path)

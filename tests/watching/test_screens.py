@@ -7,7 +7,7 @@ import numpy as np
 
 from cramerl.deep.envs.base import EnvSpec
 from cramerl.runs.presets import preset
-from cramerl.watching import screens
+from cramerl.watching import drawings, screens
 
 
 def spec(name, shape, dtype="float32", **settings):
@@ -37,20 +37,20 @@ def test_every_shape_of_frame_has_a_picture(rng):
         assert drawn.shape == size
         assert drawn.dtype == np.uint8
         assert len(np.unique(drawn)) > 1
-    assert screens.draw_gray(np.eye(10, 5, dtype=np.float32), 1.0).max() == 255
+    assert drawings.draw_gray(np.eye(10, 5, dtype=np.float32), 1.0).max() == 255
 
 
 def test_the_cart_is_at_its_position_and_its_pole_leans():
     def columns(frame, colour, rows=slice(None)):
-        return np.argwhere((screens.draw_cart(np.array(frame))[rows] == colour).all(axis=-1))[:, 1].mean()
+        return np.argwhere((drawings.draw_cart(np.array(frame))[rows] == colour).all(axis=-1))[:, 1].mean()
 
-    assert columns([-2.0, 0, 0, 0], screens._BLUE) < 100
-    assert columns([2.0, 0, 0, 0], screens._BLUE) > 380
-    assert columns([0.0, 0, 0.2, 0], screens._ORANGE, slice(0, 60)) > 250
+    assert columns([-2.0, 0, 0, 0], drawings.BLUE) < 100
+    assert columns([2.0, 0, 0, 0], drawings.BLUE) > 380
+    assert columns([0.0, 0, 0.2, 0], drawings.ORANGE, slice(0, 60)) > 250
 
 
 def test_a_palette_keeps_colours_and_uses_the_nearest_beyond_256():
-    palette = screens.Palette()
+    palette = drawings.Palette()
     few = np.array([[[1, 2, 3], [200, 0, 9]], [[1, 2, 3], [4, 5, 6]]], np.uint8)
     indices = palette.indices(few)
     np.testing.assert_array_equal(palette.colours[indices], few)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,14 @@ def show_progress(text: str) -> None:
     if sys.stderr.isatty():
         terminal = getattr(sys.stderr, "unfiltered", sys.stderr)
         print(f"\r{printable(text)}\033[K", end="", file=terminal, flush=True)
+
+
+def say(text: str) -> None:
+    """Print a line, wrapped to the terminal if a person is reading; a file or a pipe gets it whole."""
+    if sys.stdout.isatty():
+        width = max(shutil.get_terminal_size((100, 24)).columns, 40)
+        text = textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    print(text, flush=True)
 
 
 def require_deep_libraries() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from cramerl.cli.flags import (
     integer_from,
     probability,
     require_deep_libraries,
+    say,
     show_progress,
 )
 from cramerl.runs.folder import EXPORTED_WEIGHTS, load_config
 from cramerl.watching import page, phenomena, picture, video
 from cramerl.watching.recording import MADE_BY, Recording, is_evaluation, read_evaluation
 
+_PAGE = Path("out/watch.html")
 _PAGES = (".html", ".htm")
 _DEFAULTS = {"episodes": 1, "seed": 0, "fps": 15, "port": 8051}
 # The flags that each way of watching uses. They have no default in the parser: one that is given but not used is an
@@ -36,24 +39,29 @@ _USED = {
 
 EXAMPLES = """\
 examples:
-  cramerl watch runs/s51                      one episode, into out/watch.html
+  cramerl watch runs/s51                 one episode, into out/watch.html
   cramerl watch runs/s51 runs/c51 --highlight compensation
-                                              both agents on the same frames, opened at the strongest step
-  cramerl watch runs/s51 --video out/s51.mp4  the paper's kind of video (or .gif)
+                                         both agents on the same frames, opened
+                                         at the strongest step
+  cramerl watch runs/s51 --video out/s51.mp4
+                                         the paper's kind of video (or .gif)
   cramerl watch runs/s51 runs/c51 --picture t=123 --picture-out out/figure2.pdf
-  cramerl watch runs/s51 --serve              live play in the browser
-  cramerl watch out/evaluate                  the states that cramerl evaluate evaluated
+  cramerl watch runs/s51 --serve         live play in the browser
+  cramerl watch out/evaluate             the states that cramerl evaluate evaluated
 
-The page is one file and needs no network. Space plays, the arrow keys move, [ and ] jump between highlighted steps, and
-PAGE#t=123 opens at step 123. docs/watch.md defines the phenomena.
+The page is one file and needs no network. Space plays, the arrow keys move,
+[ and ] jump between highlighted steps, and PAGE#t=123 opens at step 123.
+docs/watch.md defines the phenomena. Agents of other libraries get the same page
+from cramerl.Recorder.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
-        "Play an episode with a trained agent and show the distribution of the return it predicts for every action,\n"
-        "negative mass in its own colour. The first run plays; the others predict from the same frames."
+        "Play an episode with a trained agent and show the distribution of the return\n"
+        "that it predicts for every action, negative mass in its own colour. The first\n"
+        "run plays; the others predict from the same frames."
     )
     parser.epilog = EXAMPLES
     parser.add_argument(
@@ -98,12 +106,14 @@ def run(options: argparse.Namespace) -> int:
     """Write the outputs, or play live."""
     evaluated = next((run for run in options.runs if is_evaluation(run)), None)
     _check_flags(options, evaluated)
+    again = _again(options)
     for name, value in _DEFAULTS.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
     if evaluated:
         outputs = _check_outputs(options)
-        return _write(options, read_evaluation(evaluated), outputs)
+        _announce(options)
+        return _write(options, read_evaluation(evaluated), outputs, again)
     for run in options.runs:  # before libraries are loaded, which takes seconds
         if not run.is_dir():
             found = "is a file" if run.exists() else "does not exist"
@@ -115,13 +125,28 @@ def run(options: argparse.Namespace) -> int:
     if options.serve:
         return _serve(options)
     outputs = _check_outputs(options)
+    _announce(options)
     from cramerl.watching.play import load_watched, record
 
-    show_progress("loading ...")
     settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps", "trust_modules")}
     recording = record(load_watched(options.runs, options.lane), **settings, on_progress=show_progress)
-    print(f"{recording.title}: {'; '.join(recording.facts)}")
-    return _write(options, recording, outputs)
+    say(f"{recording.title}: {'; '.join(recording.facts)}")
+    return _write(options, recording, outputs, again)
+
+
+def _announce(options: argparse.Namespace) -> None:
+    """Say what is done before libraries are loaded, which takes seconds."""
+    print(f"watching {' and '.join(map(str, options.runs))}; loading ...", file=sys.stderr, flush=True)
+
+
+def _again(options: argparse.Namespace) -> str:
+    """The command that plays the same episode again, without what it writes."""
+    words = ["cramerl", "watch", *map(str, options.runs)]
+    for name in ("lane", "episodes", "max_steps", "seed", "epsilon"):
+        value = getattr(options, name)
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", ",".join(map(str, value)) if name == "lane" else str(value)]
+    return shlex.join(words + ["--trust-modules"] * options.trust_modules)
 
 
 def _check_flags(options: argparse.Namespace, evaluated: Path | None) -> None:
@@ -149,7 +174,7 @@ def _check_outputs(options: argparse.Namespace) -> Outputs:
     """Check that the files have known suffixes, may be written, and that the libraries for them are installed."""
     outputs = Outputs(MADE_BY, overwrite=options.overwrite)
     if not (options.out or options.video or options.picture is not None):
-        options.out = Path("out/watch.html")
+        options.out = _PAGE
     if options.picture is not None:
         options.picture_out = options.picture_out or Path("out/watch.png")
     encoder = "av" if options.video and options.video.suffix.lower() == ".mp4" else "PIL"
@@ -165,13 +190,13 @@ def _check_outputs(options: argparse.Namespace) -> Outputs:
     return outputs
 
 
-def _write(options: argparse.Namespace, recording: Recording, outputs: Outputs) -> int:
+def _write(options: argparse.Namespace, recording: Recording, outputs: Outputs, again: str) -> int:
     strongest: list[int] = []
     if options.highlight:
         score = phenomena.scores(recording)[options.highlight]
         strongest = phenomena.strongest_steps(score)
         steps = ", ".join(f"t={step} ({score[step]:.3g})" for step in strongest)
-        print(f"{options.highlight}, strongest first: {steps}" if strongest else f"{options.highlight}: not found")
+        say(f"{options.highlight}, strongest first: {steps}" if strongest else f"{options.highlight}: not found")
     step = options.picture
     if step == "strongest":
         if not strongest:
@@ -180,16 +205,36 @@ def _write(options: argparse.Namespace, recording: Recording, outputs: Outputs) 
     if step is not None:
         if step >= len(recording):
             raise ValueError(f"--picture must be a {recording.unit} from 0 to {len(recording) - 1}, got {step}")
-        print(outputs.say(picture.write_picture(recording, step, options.picture_out)))
+        say(outputs.say(picture.write_picture(recording, step, options.picture_out)))
     if options.video:
-        print(outputs.say(video.write_video(recording, options.video, fps=options.fps, on_progress=show_progress)))
+        say(outputs.say(video.write_video(recording, options.video, fps=options.fps, on_progress=show_progress)))
     if options.out:
         show_progress("packing ...")
         path = page.write_page(recording, options.out, highlight=options.highlight)
         show_progress("")
         size = path.stat().st_size
-        print(f"{outputs.say(path)} ({f'{size / 1e6:.1f} MB' if size >= 1e6 else f'{size / 1e3:.0f} kB'})")
+        say(f"{outputs.say(path)} ({f'{size / 1e6:.1f} MB' if size >= 1e6 else f'{size / 1e3:.0f} kB'})")
+        say(f"to look at it: open {shlex.quote(str(path))} in a browser")
+    if hint := _next_command(options, recording, again, found=bool(strongest)):
+        say(hint)
     return 0
+
+
+def _next_command(options: argparse.Namespace, recording: Recording, again: str, *, found: bool) -> str | None:
+    """What is worth typing after a page was written."""
+    if not options.out:
+        return None
+    if options.highlight:
+        where = f"{again} --highlight {options.highlight} --picture strongest"
+        return f"to draw that step as a figure: {where}" if found and options.picture is None else None
+    scores = phenomena.scores(recording)
+    shown = [name for name in reversed(scores) if phenomena.strongest_steps(scores[name], 1)]
+    if shown:
+        out = "" if options.out == _PAGE else f" --out {shlex.quote(str(options.out))}"
+        return f"to open it where {phenomena.IN_WORDS[shown[0]]}: {again} --highlight {shown[0]}{out}"
+    if recording.unit == "state":
+        return f"to put it into a report: cramerl report {shlex.quote(str(options.runs[0]))}"
+    return f"to see it live: {shlex.join(['cramerl', 'watch', *map(str, options.runs)])} --serve"
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -197,7 +242,7 @@ def _serve(options: argparse.Namespace) -> int:
     from cramerl.watching.play import Player, load_watched
 
     with serve.LiveServer(options.port) as server:
-        show_progress("loading ...")
+        _announce(options)
         settings = {name: getattr(options, name) for name in ("epsilon", "seed", "trust_modules")}
         player = Player(load_watched(options.runs, options.lane), **settings)
         server.live = serve.Live(player, options.fps)

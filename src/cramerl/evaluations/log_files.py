@@ -12,11 +12,11 @@ import numpy as np
 
 from cramerl import plots
 from cramerl._files import write_json
-from cramerl._folders import LOG_BYTES, read_inside
+from cramerl._folders import EVALUATION_FILE, LOG_BYTES, read_inside
 from cramerl.evaluations.page import PAGE, write_page
 from cramerl.evaluations.processes import PICTURE
 from cramerl.linear import PolicyEvaluation, PolicyEvaluations, SavedEvaluation, load_evaluation, save_evaluation
-from cramerl.linear.evaluation_file import EVALUATION_FILE, MADE_BY, distributions_content, without_nan
+from cramerl.linear.evaluation_file import MADE_BY, distributions_content, without_nan
 from cramerl.linear.logs.estimates import ReturnDistribution
 from cramerl.linear.logs.observations import Observations
 from cramerl.linear.logs.saved_evaluation import MODEL_BYTES, MODEL_FILE

@@ -13,8 +13,9 @@ import numpy as np
 from cramerl import linear, plots
 from cramerl._arrays import Floats
 from cramerl._extras import load_library
+from cramerl._folders import EVALUATION_FILE
 from cramerl.linear import Evaluation, MarkovRewardProcess
-from cramerl.linear.evaluation_file import EVALUATION_FILE, MADE_BY, write_process_record
+from cramerl.linear.evaluation_file import MADE_BY, write_process_record
 from cramerl.linear.examples import gridworld, queue, random_walk, ring
 
 PICTURE = "evaluation.png"

@@ -9,12 +9,12 @@ import numpy as np
 
 from cramerl._arrays import Floats
 from cramerl._files import write_json
-from cramerl._folders import inside
+from cramerl._folders import EVALUATION_FILE, inside
 from cramerl.linear.evaluation import Evaluation
+from cramerl.linear.grids import Grid, parse_grid
 from cramerl.linear.lstd import DistributionalLSTD
 from cramerl.linear.sources.layout import Layout
 
-EVALUATION_FILE = "evaluation.json"
 MADE_BY = "cramerl evaluate"
 
 _MOST_STATES = 1000  # states whose distributions are written
@@ -31,6 +31,7 @@ class EvaluationRecord(NamedTuple):
     means: Floats  # (n,) mean returns
     visited: Floats  # (n,) weights of the states
     masses: Floats  # (n, K) signed masses
+    grid: Grid | None = None  # where these states lie, if they are the cells of a world
 
 
 def write_process_record(evaluation: Evaluation, folder: Path) -> Path:
@@ -51,6 +52,7 @@ def write_process_record(evaluation: Evaluation, folder: Path) -> Path:
         "weights": evaluation.weights.tolist(),
         "state_distribution": problem.state_distribution.tolist(),
         "certificate": evaluation.certificate.to_dict(),
+        "grid": problem.process.grid and problem.process.grid._asdict(),
         "distributions": distributions_content(states, evaluation.values[states], visited, masses),
     }
     return write_json(inside(folder, EVALUATION_FILE), without_nan(content))
@@ -92,7 +94,8 @@ def parse_record(values: dict[str, Any]) -> EvaluationRecord:
     if masses.shape != (len(states), atoms.size) or not len(states) or not np.isfinite(masses).all():
         raise ValueError(f"its distributions must be (states, {atoms.size}) numbers, got {masses.shape}")
     about = values.get("process"), values["normalisation"], values.get("residual")
-    return EvaluationRecord(*about, atoms, states[order], means, visited, masses)
+    grid = None if values.get("grid") is None else parse_grid(values["grid"]).of(states[order].tolist())
+    return EvaluationRecord(*about, atoms, states[order], means, visited, masses, grid)
 
 
 def distributions_content(states: Any, means: Floats, visited: Floats, masses: Floats) -> dict[str, Any]:

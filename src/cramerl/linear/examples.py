@@ -9,6 +9,7 @@ from scipy import sparse
 
 from cramerl._arrays import Floats
 from cramerl._checks import require_count, require_number
+from cramerl.linear.grids import Grid
 from cramerl.linear.processes import MarkovRewardProcess
 from cramerl.supports import Support
 
@@ -63,7 +64,9 @@ def gridworld(width: int = 8, height: int = 8, discount: float = 0.95, slip: flo
     total[size - 1, 0] = 1.0
     rewards = np.zeros(size)
     rewards[-1] = 1.0
-    return MarkovRewardProcess(total.tocsr(), rewards, discount)
+    process = MarkovRewardProcess(total.tocsr(), rewards, discount)
+    process.grid = Grid.plain(width, height, {0: "start", size - 1: "goal"})  # x counts its rows
+    return process
 
 
 def queue(

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from cramerl._arrays import Floats, host_reals
 from cramerl._checks import require_count, require_discount, require_finite, require_seed
+from cramerl.linear.grids import Grid, grid_of
 from cramerl.linear.inputs import (
     action_matrices,
     make_tabular,
@@ -67,6 +68,9 @@ class MarkovRewardProcess:
         >>> process.true_values()
         array([1.33333333, 0.        ])
     """
+
+    grid: Grid | None = None
+    """Where the states lie, if they are cells of a world; for pictures only."""
 
     def __init__(self, transition: Any, rewards: Any, discount: float):
         distribution = stochastic_matrix("transition", transition)
@@ -143,6 +147,7 @@ class MarkovRewardProcess:
             if table is None:
                 raise ValueError(f"env_id must name an environment with a table env.unwrapped.P, got {env_id!r}")
             starts = np.asarray(env.unwrapped.initial_state_distrib)
+            grid = grid_of(env.unwrapped, len(table))
         finally:
             env.close()
         x, action, y, reward, probability, ended = table_entries(table)
@@ -156,7 +161,9 @@ class MarkovRewardProcess:
             np.append(given[keep], more) for given, more in zip((x, y, reward, probability, ended), added, strict=True)
         )
         if absorbing:
-            return cls._from_entries(num_states, x, y, reward, probability, discount)
+            process = cls._from_entries(num_states, x, y, reward, probability, discount)
+            process.grid = grid
+            return process
         # An entry that ends an episode becomes one entry for each initial state.
         start_states = np.flatnonzero(starts)
         index = np.repeat(np.arange(len(x)), np.where(ended, len(start_states), 1))
@@ -164,7 +171,9 @@ class MarkovRewardProcess:
         y, probability = y[index], probability[index]
         y[restarts] = np.tile(start_states, times)
         probability[restarts] *= np.tile(starts[start_states], times)
-        return cls._from_entries(num_states, x[index], y, reward[index], probability, discount, restarts)
+        process = cls._from_entries(num_states, x[index], y, reward[index], probability, discount, restarts)
+        process.grid = grid
+        return process
 
     @classmethod
     def _from_entries(

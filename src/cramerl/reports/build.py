@@ -16,11 +16,11 @@ import numpy as np
 from cramerl import plots
 from cramerl._extras import DEEP_LIBRARIES, require_library
 from cramerl._files import is_made_by, write_json, write_text
+from cramerl._folders import EVALUATION_FILE
 from cramerl.claims import Claim, to_json
 from cramerl.evidence.curves import TUNED, is_run, read_curves, walk_folders
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
 from cramerl.evidence.summary import Scoring, Summary, summarise
-from cramerl.linear.evaluation_file import EVALUATION_FILE
 from cramerl.reports.figures import Figure, make_figures
 from cramerl.reports.hover import panel_values
 from cramerl.reports.page import GENERATOR, Distributions, Picture, Section, inline_svg, to_html, to_markdown

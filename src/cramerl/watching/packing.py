@@ -38,6 +38,7 @@ def pack(
         lambda every: [_thinned(recording.tape, every).chunks()], int(_PICTURE_FRACTION * page_bytes)
     )
     names = ("action", "reward", "score", "episode", "realised") if recording.visits is None else ("action", "visits")
+    names += ("cut",) if recording.cut is not None else ()
     numbers = {name: _floats(getattr(recording, name)) for name in names}
     views = [_describe(view) for view in recording.views]
     used = sum(len(text) for some in (numbers, *(view["numbers"] for view in views)) for text in some.values())
@@ -57,6 +58,7 @@ def pack(
         "facts": facts,
         "actions": recording.actions,
         "labels": recording.labels,
+        "returns": recording.returns,
         "start": start,
         "steps": len(recording),
         "picture": {

@@ -34,7 +34,12 @@ def page_data(recording: Recording, *, highlight: str | None = None) -> dict[str
     exact = {step for steps in found.values() for step in steps}
     return pack(recording, exact=exact) | {
         "phenomena": {
-            name: {"steps": steps, "scores": [float(scores[name][step]) for step in steps]}
+            name: {
+                "meaning": phenomena.MEANINGS[name],
+                "steps": steps,
+                "scores": [float(scores[name][step]) for step in steps],
+                "marks": [phenomena.marks(recording, name, step) for step in steps],
+            }
             for name, steps in found.items()
         },
         "highlight": highlight,

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,7 +60,29 @@ MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "compensation": compensation,
     "noise": noise,
 }
+MEANINGS = {
+    "double-negative": "negative mass lies on negative returns, although the total mass is close to one",
+    "compensation": "the mass on the return 0 stands between positive and negative masses that cancel",
+    "noise": "almost all returns carry a little mass, which jumps from each to the next",
+    "disagreement": "the agents predict different distributions of the return in the same situation",
+}
+"""What each phenomenon is, for the page."""
+IN_WORDS = {
+    "double-negative": "negative mass lies on negative returns",
+    "compensation": "masses beside 0 cancel",
+    "noise": "a prediction is roughest",
+    "disagreement": "the agents disagree most",
+}
+"""What there is to see at the strongest step of each."""
 PHENOMENA = (*MEASURES, "disagreement")
+
+
+class Mark(NamedTuple):
+    """The part of a chart in which a phenomenon shows: the number of the view, and the returns at both ends."""
+
+    view: int
+    low: float
+    high: float
 
 
 def cramer_distance(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -69,11 +92,19 @@ def cramer_distance(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarr
         first: atoms and masses, (..., K) each.
         second: atoms and masses, (..., L) each.
     """
+    atoms, heights = _cdf_difference(first, second)
+    return np.sqrt(np.sum(heights**2 * np.diff(atoms), axis=-1))
+
+
+def _cdf_difference(
+    first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """All atoms (..., K + L) in order, and the difference of the CDFs between neighbours, (..., K + L - 1)."""
     atoms = np.concatenate([first[0], second[0]], axis=-1)
     jumps = np.concatenate([first[1], -second[1]], axis=-1)
     order = np.argsort(atoms, axis=-1, kind="stable")
     heights = np.cumsum(np.take_along_axis(jumps, order, axis=-1), axis=-1)[..., :-1]
-    return np.sqrt(np.sum(heights**2 * np.diff(np.take_along_axis(atoms, order, axis=-1)), axis=-1))
+    return np.take_along_axis(atoms, order, axis=-1), heights
 
 
 def scores(recording: Recording) -> dict[str, np.ndarray]:
@@ -98,6 +129,27 @@ def strongest_steps(score: np.ndarray, count: int = 10) -> list[int]:
         found.append(best)
         left[max(0, best - apart) : best + apart + 1] = 0
     return found
+
+
+def marks(recording: Recording, name: str, step: int) -> list[Mark]:
+    """Where on which agents' charts a phenomenon shows at a step."""
+    action = recording.action[step : step + 1]
+    views = [view._replace(distributions=view.distributions[step : step + 1]) for view in recording.views]
+    if name == "disagreement":
+        pairs = combinations([(i, _with_unit_mass(view, action)) for i, view in enumerate(views)], 2)
+        (i, first), (j, second) = max(pairs, key=lambda pair: float(cramer_distance(pair[0][1], pair[1][1])[0]))
+        atoms, heights = (part[0] for part in _cdf_difference(first, second))
+        apart = abs(heights) * (np.diff(atoms) > 0)  # between two atoms on one return there is nothing to shade
+        apart = np.flatnonzero(apart >= apart.max() / 2)
+        return [Mark(view, float(atoms[apart[0]]), float(atoms[apart[-1] + 1])) for view in (i, j)]
+    signed = [(i, view, view.of_actions(action)[0].astype(float)) for i, view in enumerate(views) if view.atoms.size]
+    i, view, masses = max(signed, key=lambda one: float(MEASURES[name](one[1].atoms, one[2])))
+    shown = np.arange(view.atoms.size)
+    if name == "double-negative":
+        shown = np.flatnonzero((view.atoms < 0) & (masses < 0))
+    elif name == "compensation":
+        shown = shown[abs(shown - np.argmin(abs(view.atoms))) <= _BESIDE]
+    return [Mark(i, float(view.atoms[shown[0]]), float(view.atoms[shown[-1]]))]
 
 
 def _with_unit_mass(view: View, action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

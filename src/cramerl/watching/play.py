@@ -13,7 +13,15 @@ from cramerl.measures import clipped_mass
 from cramerl.runs import agents
 from cramerl.runs.config import TrainConfig
 from cramerl.runs.folder import load_config, load_group
-from cramerl.watching.recording import Recording, Tape, View, make_view, realised_returns
+from cramerl.watching.recording import (
+    Recording,
+    Tape,
+    View,
+    cut_episodes,
+    make_view,
+    realised_returns,
+    return_bounds,
+)
 from cramerl.watching.screens import FilmedEnv, action_names
 
 # JAX is imported when an agent plays: `cramerl report` imports this module and does without if there are no weights.
@@ -192,6 +200,7 @@ def assemble(player: Player, steps: Sequence[PlayedStep], tape: Tape) -> Recordi
     facts += [one.note for one in player.watched if one.note is not None]
     action = np.array([one.action for one in steps], np.int32)
     reward = np.array([one.reward for one in steps], np.float32)
+    learned = _learned(player.config, reward)
     terminated = np.array([one.terminated for one in steps])
     cut = np.array([*(one.ended for one in steps[:-1]), True])
     return Recording(
@@ -208,7 +217,9 @@ def assemble(player: Player, steps: Sequence[PlayedStep], tape: Tape) -> Recordi
         reward=reward,
         score=np.array([one.score for one in steps], np.float32),
         episode=np.array([one.episode for one in steps], np.int32),
-        realised=realised_returns(_learned(player.config, reward), terminated, cut, player.config.discount),
+        realised=realised_returns(learned, terminated, cut, player.config.discount),
+        cut=cut_episodes(terminated, cut),
+        returns=return_bounds(learned, player.config.discount),
     )
 
 

@@ -9,19 +9,23 @@ import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from cramerl import plots
-from cramerl._folders import LOG_BYTES
-from cramerl.linear.evaluation_file import EVALUATION_FILE, EvaluationRecord, parse_record
+from cramerl._folders import EVALUATION_FILE, LOG_BYTES
 from cramerl.runs.folder import read_object
+from cramerl.watching.worlds import draw_states
+
+# Imported when an evaluation is read: it takes a second, in which a command has said nothing.
+if TYPE_CHECKING:
+    from cramerl.linear.evaluation_file import EvaluationRecord
 
 MADE_BY = "cramerl watch"
 """What pages, pictures and videos of recordings say they were made by."""
+_WITHIN = 0.01  # how well the return of an episode that was cut off must be known
 _CHUNK_BYTES = 1_000_000  # what a browser unpacks in the time of a frame or two
 
 
@@ -53,6 +57,11 @@ class Tape:
 
     def __len__(self) -> int:
         return sum(chunk.steps for chunk in self._chunks) + len(self._open)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the pictures take."""
+        return sum(len(chunk.data) for chunk in self._chunks) + sum(picture.nbytes for picture in self._open)
 
     def append(self, picture: np.ndarray) -> None:
         """Add a picture: (H, W) uint8, indices of colours."""
@@ -164,9 +173,12 @@ class Recording:
         score: (T,) points before the step, in its episode.
         episode: (T,) number of the episode, from 0.
         realised: (T,) realised return from the step on, discounted, in the learner's rewards; NaN if unknown because
-            the episode was cut off.
+            the episode was cut off, see `realised_returns`.
         visits: (T,) fraction of time that a process spends in each state; None for an agent.
         labels: (T,) names of the states of a process; empty for an agent.
+        cut: (T,) whether the step's episode was cut off; None if none was.
+        returns: least and greatest return that rewards like those of the recording add up to, see `return_bounds`; None
+            if that is not known.
     """
 
     title: str
@@ -185,6 +197,8 @@ class Recording:
     realised: np.ndarray
     visits: np.ndarray | None = None
     labels: tuple[str, ...] = ()
+    cut: np.ndarray | None = None
+    returns: tuple[float, float] | None = None
 
     def __len__(self) -> int:
         return len(self.action)
@@ -214,7 +228,10 @@ def make_view(
 
 
 def realised_returns(rewards: np.ndarray, terminated: np.ndarray, cut: np.ndarray, discount: float) -> np.ndarray:
-    """Discounted sums (T,) of the rewards that followed; NaN where the episode was cut off before they were known.
+    """Discounted sums (T,) of the rewards that followed.
+
+    Where the episode was cut off, a sum is given if later rewards, none larger than those of the recording, could
+    change it by 1 % at most. Otherwise it is NaN.
 
     Args:
         rewards: (T,) as the learner sees them.
@@ -222,11 +239,33 @@ def realised_returns(rewards: np.ndarray, terminated: np.ndarray, cut: np.ndarra
         cut: (T,) whether the recording or a time limit ended the episode here.
         discount: per step.
     """
-    realised, later = np.full(len(rewards), np.nan, np.float32), np.nan
+    realised, later, missing = np.full(len(rewards), np.nan, np.float32), 0.0, np.inf
+    largest = float(np.max(np.abs(rewards), initial=0))
+    beyond = largest / (1 - discount) if largest > 0 and discount < 1 else np.inf  # the most that can follow a cut
     for t in reversed(range(len(rewards))):
-        later = 0.0 if terminated[t] else np.nan if cut[t] else later
-        realised[t] = later = rewards[t] + discount * later
+        if terminated[t] or cut[t]:
+            later, missing = 0.0, 0.0 if terminated[t] else beyond
+        later, missing = float(rewards[t]) + discount * later, missing * discount if missing else 0.0
+        realised[t] = later if missing <= _WITHIN * abs(later) else np.nan
     return realised
+
+
+def cut_episodes(terminated: np.ndarray, cut: np.ndarray) -> np.ndarray:
+    """Whether each step (T,) belongs to an episode that was cut off; arguments as in `realised_returns`."""
+    found, later = np.zeros(len(cut), bool), False
+    for t in reversed(range(len(cut))):
+        later = not terminated[t] and (bool(cut[t]) or later)
+        found[t] = later
+    return found
+
+
+def return_bounds(rewards: np.ndarray, discount: float) -> tuple[float, float] | None:
+    """The least and the greatest return of rewards as small and as large as these, in an episode that may end at once.
+
+    None if they tell nothing: all of them are zero, or without a discount.
+    """
+    low, high = float(np.min(rewards, initial=0)), float(np.max(rewards, initial=0))
+    return (low / (1 - discount), high / (1 - discount)) if low < high and discount < 1 else None
 
 
 def is_evaluation(folder: str | Path) -> bool:
@@ -236,6 +275,8 @@ def is_evaluation(folder: str | Path) -> bool:
 
 def read_evaluation(folder: str | Path) -> Recording:
     """The states that ``cramerl evaluate`` evaluated as a recording, in the order of their numbers."""
+    from cramerl.linear.evaluation_file import parse_record
+
     return read_object(
         Path(folder),
         EVALUATION_FILE,
@@ -248,47 +289,32 @@ def _evaluated(found: EvaluationRecord, name: str) -> Recording:
     masses, means, visits = (part.astype(np.float32) for part in (found.masses, found.means, found.visited))
     zeros = np.zeros(len(means), np.int32)
     process = re.sub(r"^\w+\((.*)\)$", r"\1", found.process or "a log of transitions")
-    when = {"before": "before each backup", "after": "after each backup"}.get(found.normalisation, "affine")
-    facts = [f"{len(means):,} states shown", f"normalisation: {when}"]
+    when = {"before": "before each backup", "after": "after each backup"}.get(found.normalisation, "by the solution")
+    facts = [f"{len(means):,} states shown", f"the total mass is kept at one {when}"]
     if found.residual is not None:
-        facts.append(f"residual {found.residual:.1e}")
-    tape, colours = _draw_states(means)
+        facts.append(f"the equations are solved to {found.residual:.1e}")
+    view = make_view("prediction", found.atoms, masses[:, None], means[:, None], zeros)
+    unseen = np.where(visits > 0, 0, np.nan).astype(np.float32)  # nothing is predicted where no time is spent
+    pictures = draw_states(means, visits, found.grid)
     return Recording(
         title=f"{name}: {process}",
         unit="state",
         facts=facts,
         actions=["distribution of the return"],
-        tape=tape,
-        palette=np.array([list(bytes.fromhex(colour[1:])) for colour in colours], np.uint8),
-        legend=[("mean return of each state", colours[1]), ("this state", colours[2])],
-        caption="the states in order, each with its mean return",
+        tape=Tape(pictures.size, pictures.each),
+        palette=np.array([list(bytes.fromhex(colour[1:])) for colour in pictures.colours], np.uint8),
+        legend=pictures.legend,
+        caption=pictures.caption,
         action=zeros,
-        views=[make_view("prediction", found.atoms, masses[:, None], means[:, None], zeros)],
+        views=[view._replace(total=view.total + unseen, negative=view.negative + unseen)],
         reward=zeros,
         score=zeros,
         episode=zeros,
         realised=np.full(len(means), np.nan, np.float32),
         visits=visits,
-        labels=tuple(map(str, found.states)),
+        labels=tuple(_label(found, i) for i in range(len(means))),
     )
 
 
-def _draw_states(means: np.ndarray, height: int = 160, width: int = 480) -> tuple[Tape, tuple[str, ...]]:
-    """A bar for the mean of each state, from the line of zero; in each picture another state is highlighted."""
-    low, high = min(float(means.min()), 0.0), max(float(means.max()), 0.0)
-    rows = np.rint((high - np.append(means, 0)) / max(high - low, 1e-9) * (height - 17) + 8).astype(int)
-    zero = rows[-1]
-    edges = list(pairwise(np.rint(np.linspace(0, width, len(means) + 1)).astype(int)))
-    bars = np.zeros((height, width), np.uint8)
-    for row, (left, right) in zip(rows, edges, strict=False):
-        bars[min(row, zero) : max(row, zero) + 1, left : max(right - (right - left > 3), left + 1)] = 1
-    bars[zero] = 3
-    tape = Tape((height, width))
-    for left, right in edges:
-        picture = bars.copy()
-        column = picture[:, left : max(right, left + 1)]
-        column[column == 1] = 2
-        wider = max(0, 9 - (right - left)) // 2  # one bar of very many is too thin to be seen
-        picture[-8:, max(0, left - wider) : right + wider] = 2
-        tape.append(picture)
-    return tape, ("#16191d", "#56B4E9", "#E69F00", "#4a5058")
+def _label(found: EvaluationRecord, i: int) -> str:
+    return f"{found.states[i]}{f', {found.grid.label(i)}' if found.grid else ''}"

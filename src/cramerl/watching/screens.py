@@ -14,15 +14,8 @@ from cramerl.deep.envs.base import EnvSpec, Step
 from cramerl.deep.envs.names import env_family, game_name
 from cramerl.runs import build
 from cramerl.runs.config import TrainConfig
+from cramerl.watching.drawings import BLACK, COLOURS, Palette, draw_bars, draw_cart, draw_channels, draw_gray
 
-_BLACK, _GRAY, _BLUE, _ORANGE = (
-    np.array(list(bytes.fromhex(colour)), np.uint8) for colour in ("16191d", "4a5058", "56B4E9", "E69F00")
-)
-# Colours of MinAtar's channels: Okabe and Ito's, then tints of them.
-_COLOURS = (
-    *("#56B4E9", "#E69F00", "#8C8C8C", "#009E73", "#CC79A7"),
-    *("#F0E442", "#D55E00", "#0072B2", "#B5E3CF", "#F4CFE0"),
-)
 # Channels of gymnax's games by name. Where several are set in a cell, the first in this order is drawn.
 _CHANNELS: dict[str, dict[str, int]] = {
     "Asterix-MinAtar": {"player": 0, "enemy": 1, "gold": 3, "trail": 2},
@@ -93,32 +86,6 @@ class FilmedEnv:
         self.picture = self.palette.indices(self._draw(frames[0]) if rendered is None else rendered)
 
 
-class Palette:
-    """The colours of pictures, in the order in which they appear; beyond 256 the nearest one is used."""
-
-    def __init__(self) -> None:
-        self._index_of = np.full(1 << 24, -1, np.int16)  # by colour, as 0xRRGGBB
-        self._codes: list[int] = []
-
-    @property
-    def colours(self) -> np.ndarray:
-        """(P, 3) uint8."""
-        return np.array(self._codes or [0], ">u4").view(np.uint8).reshape(-1, 4)[:, 1:]
-
-    def indices(self, picture: np.ndarray) -> np.ndarray:
-        """Indices (H, W) uint8 of the colours of an RGB picture (H, W, 3)."""
-        wide = picture.astype(np.int32)
-        codes = wide[..., 0] << 16 | wide[..., 1] << 8 | wide[..., 2]
-        for code in np.unique(codes[self._index_of[codes] < 0]).tolist():
-            if len(self._codes) < 256:
-                self._codes.append(code)
-                self._index_of[code] = len(self._codes) - 1
-            else:
-                wanted = np.array([code >> 16, code >> 8 & 255, code & 255])
-                self._index_of[code] = np.argmin(((self.colours.astype(int) - wanted) ** 2).sum(axis=1))
-        return self._index_of[codes].astype(np.uint8)
-
-
 def _drawing(spec: EnvSpec) -> tuple[Callable[[np.ndarray], np.ndarray], list[tuple[str, str]], str]:
     """How to draw a frame as an RGB picture (H, W, 3), with a legend and a caption."""
     shape = spec.frame_shape
@@ -128,56 +95,14 @@ def _drawing(spec: EnvSpec) -> tuple[Callable[[np.ndarray], np.ndarray], list[tu
         return draw_cart, [], ""
     if len(shape) == 3 and spec.frame_scale == 1.0:
         names = _CHANNELS.get(spec.name) or {f"channel {i}": i for i in range(shape[2])}
-        legend = [(name, _COLOURS[i % len(_COLOURS)]) for i, name in enumerate(names)]
-        colours = np.array([_BLACK, *(list(bytes.fromhex(colour[1:])) for _, colour in legend)], np.uint8)
+        legend = [(name, COLOURS[i % len(COLOURS)]) for i, name in enumerate(names)]
+        colours = np.array([BLACK, *(list(bytes.fromhex(colour[1:])) for _, colour in legend)], np.uint8)
         return lambda frame: draw_channels(frame, list(names.values()), colours), legend, ""
     if len(shape) == 3 and shape[2] == 3:
         return np.asarray, [], ""
     if len(shape) > 1:
         return lambda frame: draw_gray(frame, spec.frame_scale), [], "what the agent sees, in gray"
     return draw_bars, [], "the observation's numbers as bars, x drawn as x / (1 + |x|)"
-
-
-def draw_channels(frame: np.ndarray, channels: list[int], colours: np.ndarray) -> np.ndarray:
-    """Frames of zeros and ones: the first of ``channels`` that is set in a cell gives its colour."""
-    index = np.zeros(frame.shape[:2], int)
-    for i, channel in reversed(list(enumerate(channels, start=1))):
-        index[frame[..., channel] > 0] = i
-    return colours[index]
-
-
-def draw_gray(frame: np.ndarray, scale: float) -> np.ndarray:
-    """Frames of one brightness per pixel, from 0 to ``scale``; of several channels the last."""
-    gray = frame if frame.ndim == 2 else frame[..., -1]
-    gray = np.clip(np.asarray(gray, np.float32) * (255 / scale), 0, 255).astype(np.uint8)
-    return np.repeat(gray[..., None], 3, axis=-1)
-
-
-def draw_cart(frame: np.ndarray, height: int = 240, width: int = 480) -> np.ndarray:
-    """CartPole: a cart with its pole, on a track that ends where the episode would."""
-    position, angle = float(frame[0]), float(frame[2])
-    rows, columns = np.mgrid[:height, :width].astype(np.float32)
-    rows, columns = 186 - rows, columns - width / 2 - position / 2.4 * (width / 2 - 16)
-    picture = np.tile(_BLACK, (height, width, 1))
-    picture[200:203, 16:-16] = _GRAY
-    picture[(abs(columns) <= 35) & (abs(rows) <= 14)] = _BLUE
-    along = columns * np.sin(angle) + rows * np.cos(angle)
-    across = columns * np.cos(angle) - rows * np.sin(angle)
-    # Soft edges, in few steps: each is another colour.
-    pole = np.rint(np.clip(5.5 - abs(across), 0, 1) * 4) / 4 * ((along >= 0) & (along <= 150))
-    return np.rint(picture + pole[..., None] * (_ORANGE.astype(float) - picture)).astype(np.uint8)
-
-
-def draw_bars(frame: np.ndarray) -> np.ndarray:
-    """Vectors: a bar for each number, up for positive ones, squashed as x / (1 + |x|)."""
-    values = np.ravel(np.asarray(frame, np.float32))
-    bar = max(2, min(24, 320 // values.size))
-    picture = np.tile(_BLACK, (120, bar * values.size, 1))
-    for i, height in enumerate(np.rint(values / (1 + abs(values)) * 56).astype(int)):
-        rows, columns = sorted((60 - height, 60)), slice(i * bar, max(i * bar + 1, (i + 1) * bar - 1))
-        picture[slice(*rows), columns] = _BLUE if height > 0 else _ORANGE
-    picture[60] = _GRAY
-    return picture
 
 
 def action_names(config: TrainConfig, spec: EnvSpec) -> list[str]:

@@ -1,10 +1,10 @@
-// Drawing: the picture, a bar chart for each action of each agent, and curves along the recording.
+// Drawing: the picture, and a bar chart for each action of each agent.
 
 const WIDE = 1000, HIGH = 100; // units of a chart, stretched to its size on the page
 const SVG = "http://www.w3.org/2000/svg";
 
 function make(name, attributes = {}, parent = null, text = null) {
-  const svg = ["svg", "path", "line"].includes(name);
+  const svg = ["svg", "path", "line", "rect"].includes(name);
   const node = svg ? document.createElementNS(SVG, name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   if (text !== null) node.textContent = text;
@@ -13,6 +13,7 @@ function make(name, attributes = {}, parent = null, text = null) {
 }
 
 function format(value, digits = 3) {
+  if (Number.isNaN(value)) return "–";
   const size = Math.abs(value);
   if (size >= 1000) return value.toLocaleString("en", { maximumFractionDigits: 1 });
   return value.toFixed(size >= 100 ? 1 : digits).replace("-", "−");
@@ -46,15 +47,28 @@ function massLimits(masses) {
   return [Math.min(1.08 * low, -0.06 * top), 1.08 * top];
 }
 
+// The same scales with the line of zero at one height in all charts, so that agents can be compared side by side.
+function withOneBaseline(scales) {
+  const below = Math.max(...scales.map(([low, top]) => -low / (top - low)));
+  return scales.map(([low, top]) => [Math.min(low, (-below / (1 - below)) * top), top]);
+}
+
 class Chart {
   constructor(parent, view, action, name) {
     this.view = view;
     this.name = name;
     this.box = make("article", { class: "chart", "data-action": action }, parent);
     const head = make("header", {}, this.box);
-    this.title = make("b", {}, head, name);
+    const title = make("span", { class: "name" }, head);
+    this.title = make("b", {}, title, name);
+    this.found = make("span", { class: "found" }, title);
     this.info = make("span", { class: "soft" }, head);
-    this.svg = make("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", role: "img" }, this.box);
+    const plot = make("div", { class: "plot" }, this.box);
+    this.masses = make("div", { class: "masses", "aria-hidden": "true" }, plot);
+    make("span", { class: "name" }, this.masses, "mass");
+    this.ticks = ["top", "zero"].map((tick) => make("span", { class: tick }, this.masses));
+    this.svg = make("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", role: "img" }, plot);
+    this.band = make("rect", { class: "band", y: 0, height: HIGH }, this.svg);
     this.positive = make("path", { class: "bars-positive" }, this.svg);
     this.negative = make("path", { class: "bars-negative" }, this.svg);
     this.zero = make("line", { class: "zero", x1: 0, x2: WIDE }, this.svg);
@@ -68,6 +82,7 @@ class Chart {
   setLimits({ x, ends }) {
     this.x = x;
     this.axis.replaceChildren();
+    make("i", {}, this.axis, "return");
     const far = (tick) => ends.every((end) => Math.abs(tick - end) > 0.15 * (ends[1] - ends[0]));
     for (const tick of [ends[0], ...[0, (ends[0] + ends[1]) / 2].filter(far).slice(0, 1), ends[1]]) {
       const span = make("span", {}, this.axis, String(+tick.toPrecision(3)).replace("-", "−"));
@@ -82,18 +97,44 @@ class Chart {
     this.distribution = distribution;
     this.y = y;
     if (this.view.kind === "masses") this.drawMasses(distribution, y); else this.drawQuantiles(distribution);
-    const mean = this.across(facts.mean); // the mean of signed masses may lie outside the atoms: then the line is at the end
-    moveTo(this.mean, Math.min(WIDE - 3, Math.max(3, mean)));
+    const mean = this.across(facts.mean), inside = (x) => Math.min(WIDE - 3, Math.max(3, x)); // outside the chart: at its end
+    moveTo(this.mean, inside(mean));
     this.realised.style.display = Number.isNaN(facts.realised) || !facts.taken ? "none" : "";
-    if (!Number.isNaN(facts.realised)) moveTo(this.realised, this.across(facts.realised));
-    this.box.classList.toggle("taken", facts.taken);
+    if (!Number.isNaN(facts.realised)) moveTo(this.realised, inside(this.across(facts.realised)));
+    this.mark(facts.taken ? facts.mark : null);
+    this.box.classList.toggle("taken", facts.taken && facts.framed);
     this.title.textContent = `${facts.favourite ? "★ " : ""}${this.name}`;
     const { total, negative } = this.sums();
     this.text = `${mean < 0 ? "← " : ""}mean ${format(facts.mean)}${mean > WIDE ? " →" : ""}`;
     if (negative > 0.0005) this.text += ` · neg ${format(negative)}`;
     this.info.textContent = this.text;
     this.svg.setAttribute("aria-label", `${this.name}: mean ${format(facts.mean)}, total mass ${format(total)}, ` +
-      `negative mass ${format(negative)}${facts.taken ? ", taken" : ""}${facts.favourite ? ", the agent's favourite" : ""}`);
+      `negative mass ${format(negative)}${facts.taken && facts.framed ? ", taken" : ""}${facts.favourite ? ", the agent's favourite" : ""}`);
+  }
+
+  // Shades the returns on which a phenomenon shows.
+  mark(mark) {
+    this.band.style.display = mark ? "" : "none";
+    this.found.textContent = mark ? mark.name : "";
+    if (!mark) return;
+    const from = Math.max(0, this.across(mark.low) - this.half()), to = Math.min(WIDE, this.across(mark.high) + this.half());
+    this.band.setAttribute("x", from.toFixed(1));
+    this.band.setAttribute("width", Math.max(4, to - from).toFixed(1));
+  }
+
+  // Half the width of a bar, with half of the gap beside it.
+  half() {
+    const { atoms } = this.view;
+    let space = Infinity;
+    for (let i = 1; i < atoms.length; i++) space = Math.min(space, atoms[i] - atoms[i - 1]);
+    return this.across(this.x[0] + 0.5 * (Number.isFinite(space) ? space : (this.x[1] - this.x[0]) / 50));
+  }
+
+  drawTicks(top, zero) {
+    const [highest, middle] = this.ticks;
+    highest.textContent = top;
+    middle.textContent = "0";
+    middle.style.top = `${zero}%`;
   }
 
   sums() {
@@ -106,9 +147,7 @@ class Chart {
   drawMasses(distribution, y) {
     const { atoms } = this.view, paths = ["", ""];
     const up = (mass) => HIGH * (y[1] - mass) / (y[1] - y[0]), zero = up(0);
-    let space = Infinity;
-    for (let i = 1; i < atoms.length; i++) space = Math.min(space, atoms[i] - atoms[i - 1]);
-    const half = this.across(this.x[0] + 0.44 * (Number.isFinite(space) ? space : (this.x[1] - this.x[0]) / 50));
+    const half = 0.88 * this.half();
     for (let i = 0; i < distribution.length; i++) {
       if (distribution[i] === 0) continue;
       const middle = this.across(atoms[i]), end = up(distribution[i]);
@@ -118,6 +157,7 @@ class Chart {
     this.negative.setAttribute("d", paths[1]);
     this.zero.setAttribute("y1", zero);
     this.zero.setAttribute("y2", zero);
+    this.drawTicks(format(y[1], y[1] < 0.1 ? 3 : 2), zero);
   }
 
   drawQuantiles(distribution) {
@@ -127,6 +167,8 @@ class Chart {
     this.positive.setAttribute("d", path);
     this.zero.setAttribute("y1", HIGH - 1);
     this.zero.setAttribute("y2", HIGH - 1);
+    this.ticks[0].textContent = `1/${distribution.length}`;
+    this.ticks[0].style.top = "calc(20% - 0.5em)";
   }
 
   // Shows the atom nearest to the pointer and its mass.
@@ -143,52 +185,4 @@ class Chart {
 function moveTo(line, x) {
   line.setAttribute("x1", x);
   line.setAttribute("x2", x);
-}
-
-class Curve {
-  constructor(parent, title, series, level, seek) {
-    this.series = series;
-    this.level = level;
-    const box = make("div", { class: "curve" }, parent);
-    const head = make("h3", {}, box);
-    make("span", {}, head, title);
-    this.ends = make("span", {}, head);
-    this.svg = make("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", role: "img", "aria-label": title }, box);
-    this.paths = series.map((_, i) => make("path", { class: `line-${i % 4}` }, this.svg));
-    this.cursor = make("line", { class: "cursor", y1: 0, y2: HIGH }, this.svg);
-    const go = (event) => {
-      const rect = this.svg.getBoundingClientRect();
-      seek(Math.min(1, Math.max(0, (event.clientX - rect.left) / rect.width)));
-    };
-    this.svg.addEventListener("pointerdown", (event) => { this.svg.setPointerCapture(event.pointerId); go(event); });
-    this.svg.addEventListener("pointermove", (event) => { if (event.buttons) go(event); });
-    this.title = title;
-  }
-
-  draw() {
-    const all = this.series.map((values) => values());
-    let low = this.level, high = this.level;
-    for (const values of all) for (const value of values) { if (value < low) low = value; if (value > high) high = value; }
-    this.ends.textContent = high - low < 1e-3 ? format(low, 2) : `${format(low, 2)} … ${format(high, 2)}`;
-    this.svg.setAttribute("aria-label", `${this.title} along the recording: ${this.ends.textContent.replace("…", "to")}`);
-    if (high - low < 1e-3) { high += 0.5; low -= 0.02; }
-    const up = (value) => (HIGH - 3 - ((value - low) / (high - low)) * (HIGH - 6)).toFixed(1);
-    all.forEach((values, i) => this.paths[i].setAttribute("d", envelope(values, up)));
-  }
-
-  at(fraction) { moveTo(this.cursor, fraction * WIDE); }
-}
-
-// A line of at most 800 columns through the least and the greatest value of each, so that no spike is lost.
-function envelope(values, up) {
-  const columns = Math.min(values.length, 800);
-  let path = "";
-  for (let column = 0; column < columns; column++) {
-    const from = Math.floor((column * values.length) / columns), to = Math.max(from + 1, Math.floor(((column + 1) * values.length) / columns));
-    let low = values[from], high = values[from];
-    for (let i = from; i < to; i++) { if (values[i] < low) low = values[i]; if (values[i] > high) high = values[i]; }
-    const x = ((columns === 1 ? 0.5 : column / (columns - 1)) * WIDE).toFixed(1);
-    path += `${column ? "L" : "M"}${x} ${up(low)}${high > low ? `L${x} ${up(high)}` : ""}`;
-  }
-  return path;
 }

@@ -92,6 +92,7 @@ class Store {
     this.first = first.start;
     this.steps = 0;
     this.numbers = {};
+    this.returns = null; // the least and the greatest that rewards like those so far add up to
     this.pictures = new Track(first.picture.height * first.picture.width, unpackPictures);
     this.views = first.views.map((view) => ({
       ...view, numbers: {}, track: new Track(first.actions.length * view.size, unpackDistributions),
@@ -105,6 +106,7 @@ class Store {
     const viewed = await Promise.all(part.views.map((view) => Promise.all(
       Object.entries(view.numbers).map(async ([name, text]) => [name, await floats(text)]))));
     for (const [name, values] of numbers) this.numbers[name] = joined(this.numbers[name], values);
+    if (part.returns) this.returns = union([this.returns || part.returns, part.returns]);
     this.pictures.add(part.picture.chunks);
     this.palette = part.picture.palette.map((colour) => parseInt(colour.slice(1), 16));
     part.views.forEach((view, i) => {

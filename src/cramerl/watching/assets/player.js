@@ -1,9 +1,6 @@
 // The player: controls, keys, and the step in the page's address.
 
 const SPEEDS = [1, 2, 5, 10, 15, 30, 60, 120];
-const STATES = "The chart shows the distribution of one state: the mass that the evaluation puts on each discounted return from there on. " +
-  "A linear function of features may put negative mass on a return: a bar below the line. “Total mass” is the sum of all bars, " +
-  "“negative mass” the sum of those below the line, “visited” the fraction of time spent in the state.";
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 const byId = (name) => document.getElementById(name);
 
@@ -47,7 +44,7 @@ class Player {
     }
     for (const name of ["best-legend", "chosen-label", "chosen-keys"]) byId(name).hidden = process;
     byId("realised-legend").hidden = process || this.live;
-    if (process) byId("explain").textContent = STATES;
+    document.body.classList.add(process ? "states" : "steps");
     column.classList.toggle("single", process);
     column.classList.toggle("alone", views.length === 1);
     column.classList.toggle("few", meta.actions.length <= 3);
@@ -57,7 +54,9 @@ class Player {
       const box = make("section", { class: "agent", "aria-label": view.name }, column);
       const head = make("h2", {}, box, view.name);
       if (views.length > 1) make("i", { class: `view-line line-${i % 4}`, "aria-hidden": "true" }, head);
-      this.scales = [...(this.scales || []), make("small", { class: "soft" }, head)];
+      if (view.kind !== "masses")
+        make("small", { class: "soft" }, head, view.size > 1 ? `${view.size} quantiles of equal mass` : "the mean only");
+      this.doubts = [...(this.doubts || []), make("p", { class: "doubt small" }, box)];
       const charts = make("div", { class: "charts" }, box);
       return meta.actions.map((name, action) => new Chart(charts, view, action, name));
     });
@@ -71,7 +70,7 @@ class Player {
     const each = (name) => store.views.map((_, i) => () => store.views[i].numbers[name]);
     this.curves = [
       process ? new Curve(parent, "mean return", each("values"), 0, seek) :
-        new Curve(parent, "return so far", [() => store.numbers.score], 0, seek),
+        new Curve(parent, "score so far", [() => store.numbers.score], 0, seek),
       new Curve(parent, "total mass", each("total"), 1, seek),
       new Curve(parent, "negative mass", each("negative"), 0, seek),
     ];
@@ -95,7 +94,7 @@ class Player {
     });
     this.facts = {};
     const realised = this.live ? [] : ["realised return"]; // not known during the episode
-    const names = process ? ["state", "visited"] : ["action", "reward", "return so far", ...realised, "episode"];
+    const names = process ? ["state", "visited"] : ["action", "reward", "score so far", ...realised, "episode"];
     for (const name of names) {
       make("dt", {}, byId("now"), name);
       this.facts[name] = make("dd", { "data-name": name }, byId("now"));
@@ -119,14 +118,20 @@ class Player {
     this.buildHighlight();
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.readHash());
+    const controls = byId("controls"), height = () => document.body.style.setProperty("--controls", `${controls.offsetHeight}px`);
+    new ResizeObserver(height).observe(controls);
     this.resize();
   }
 
   buildHighlight() {
     const list = byId("highlight"), phenomena = this.store.meta.phenomena || {}, names = Object.keys(phenomena);
     for (const name of ["highlight-label", "previous", "next", "highlight-keys"]) byId(name).hidden = names.length === 0;
+    for (const name of names) {
+      make("dt", {}, byId("phenomena"), named(name));
+      make("dd", {}, byId("phenomena"), phenomena[name].meaning);
+    }
     make("option", { value: "" }, list, "choose …");
-    for (const name of names) make("option", { value: name }, list, `${name.replace("-", " ")} (${phenomena[name].steps.length})`);
+    for (const name of names) make("option", { value: name }, list, `${named(name)} (${phenomena[name].steps.length})`);
     list.addEventListener("change", () => this.mark(list.value, true));
     list.value = this.store.meta.highlight || "";
     this.mark(list.value, false);
@@ -138,13 +143,14 @@ class Player {
     marks.replaceChildren();
     this.highlighted = found ? [...found.steps].sort((a, b) => a - b) : [];
     (found ? found.steps : []).forEach((step, i) => {
-      const label = `${name.replace("-", " ")} ${found.scores[i].toPrecision(3)} at ${this.store.meta.unit} ${step}`;
+      const label = `${named(name)} ${found.scores[i].toPrecision(3)} at ${this.store.meta.unit} ${step}`;
       const mark = make("button", { title: label, "aria-label": label, "data-step": step, tabindex: -1 }, marks);
       mark.classList.toggle("strongest", i === 0);
       mark.style.left = `calc(8px + (100% - 16px) * ${this.store.steps > 1 ? step / (this.store.steps - 1) : 0})`;
       mark.addEventListener("click", () => this.seek(step));
     });
     if (go && found && found.steps.length) this.seek(found.steps[0]);
+    else if (go) this.show();
   }
 
   jump(direction) {
@@ -182,6 +188,12 @@ class Player {
 
   rescale() {
     this.limits = commonLimits(this.store.views);
+    const came = (this.store.numbers.realised || []).filter((one) => !Number.isNaN(one)), { limits } = this;
+    if (came.length && this.store.views.some((view) => view.kind !== "masses")) { // no support tells how far returns reach
+      const range = came.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
+      limits.x = union([limits.x, range]);
+      limits.ends = union([limits.ends, range]);
+    }
     for (const charts of this.charts) for (const chart of charts) chart.setLimits(this.limits);
   }
 
@@ -217,16 +229,17 @@ class Player {
     drawPicture(byId("picture"), store, picture);
     document.body.classList.toggle("only-chosen", byId("chosen").checked);
     const action = store.number("action", step), realised = store.meta.unit === "state" ? NaN : store.number("realised", step), actions = store.meta.actions.length;
+    const same = byId("same").checked, scales = withOneBaseline(store.views.map((view, i) =>
+      same ? this.limits.y : this.eased(i, massLimits(view.kind === "masses" ? distributions[i] : []))));
     store.views.forEach((view, i) => {
-      const y = byId("same").checked ? this.limits.y : this.eased(i, massLimits(view.kind === "masses" ? distributions[i] : []));
       const values = store.meta.actions.map((_, a) => store.value(i, a, step)), best = values.indexOf(Math.max(...values));
       for (let a = 0; a < actions; a++) {
         const distribution = distributions[i].subarray(a * view.size, (a + 1) * view.size);
-        const taken = a === action && actions > 1;
-        this.charts[i][a].draw(distribution, y, { mean: values[a], realised, taken, favourite: a === best && actions > 1 });
+        const taken = a === action, framed = actions > 1;
+        const facts = { mean: values[a], realised, taken, framed, favourite: a === best && framed, mark: this.markOf(i, step) };
+        this.charts[i][a].draw(distribution, scales[i], facts);
       }
-      const each = view.size > 1 ? `${view.size} equal masses` : "the mean only";
-      this.scales[i].textContent = view.kind === "masses" ? `top of the charts: ${format(y[1], 2)}` : each;
+      this.drawDoubt(i, step, action, values, realised);
       const numbers = { mean: values[action] };
       for (const name of ["total", "negative", "clipped"]) numbers[name] = store.viewNumber(i, name, step);
       for (const [name, cell] of Object.entries(this.cells[i])) cell.textContent = format(numbers[name]);
@@ -234,6 +247,21 @@ class Player {
     });
     this.drawFacts(step);
     store.prepare(step + 20);
+  }
+
+  // The part of an agent's chart in which the highlighted phenomenon shows at this step, if there is one.
+  markOf(i, step) {
+    const name = byId("highlight").value, found = (this.store.meta.phenomena || {})[name], at = found ? found.steps.indexOf(step) : -1;
+    const mark = at < 0 ? null : found.marks[at].find(([view]) => view === i);
+    return mark ? { name: named(name), low: mark[1], high: mark[2] } : null;
+  }
+
+  drawDoubt(i, step, action, values, realised) {
+    const { meta, views, returns } = this.store, rest = values.map((_, a) => a).filter((a) => a !== action);
+    const actions = [action, ...rest].map((a) => ({ name: meta.actions[a], mean: values[a], ...this.charts[i][a].sums() }));
+    const unseen = meta.unit === "state" && this.store.number("visits", step) === 0;
+    this.doubts[i].textContent = unseen ? "The policy spends no time in this state, so nothing is predicted for it." :
+      doubt(views[i], returns, realised, actions);
   }
 
   // During play a scale moves gradually, so that charts do not jump; when paused it fits the step at once.
@@ -249,8 +277,8 @@ class Player {
     const realised = () => store.number("realised", step), texts = {
       action: () => meta.actions[store.number("action", step)],
       reward: () => format(store.number("reward", step), 2),
-      "return so far": () => format(store.number("score", step), 2),
-      "realised return": () => (Number.isNaN(realised()) ? "not known: the episode was cut off" : format(realised())),
+      "score so far": () => format(store.number("score", step), 2),
+      "realised return": () => this.realisedText(realised(), step),
       episode: () => String(store.number("episode", step) + 1),
       state: () => meta.labels[step],
       visited: () => format(store.number("visits", step), 4),
@@ -259,15 +287,23 @@ class Player {
     const fraction = store.steps > 1 ? (step - store.first) / (store.steps - 1) : 0;
     for (const curve of this.curves) curve.at(fraction);
     byId("slider").value = step;
-    const label = meta.labels[step];
+    const label = meta.labels[step]?.split(",")[0];
     const place = label === undefined ? `${step.toLocaleString("en")} of ${store.last.toLocaleString("en")}` :
       label === String(step) ? `${label} of ${store.last}` : `${label} (t=${step} of ${store.last})`;
     byId("slider").setAttribute("aria-valuetext", `${meta.unit} ${place}`);
     byId("place").textContent = `${meta.unit} ${place}`;
+    const highlight = byId("highlight").value;
+    byId("moment").textContent = moment(highlight, (meta.phenomena || {})[highlight], meta.unit, step);
     byId("picture").setAttribute("aria-label", `picture of ${meta.unit} ${step}`);
     document.documentElement.dataset.shown = step;
     clearTimeout(this.later); // browsers limit how often the address may change
     this.later = setTimeout(() => history.replaceState(null, "", `#t=${step}`), 150);
+  }
+
+  realisedText(realised, step) {
+    const { store } = this, cut = store.numbers.cut !== undefined && store.number("cut", step) === 1;
+    if (Number.isNaN(realised)) return "not known: the episode was cut off";
+    return cut ? `${format(realised)}, to within 1 %: the episode was cut off` : format(realised);
   }
 
   toggle() {
