@@ -19,8 +19,15 @@ from cramerl.runs.scores import tail_score
 if TYPE_CHECKING:
     from cramerl.runs.trainer import OnProgress, Run
 
-# The best rates on this game (docs/study.md); the preset's are a compromise over four games.
-_RATES = {"s51": 1e-4, "u51": 3e-4, "c51": 3e-4, "dqn": 1e-3}
+# The best rates on this game (docs/study.md); the preset's are a compromise over four games. One support for all, so that
+# their charts can be compared, and S51 as the paper has it.
+_SUPPORT = {"v_min": -10.0, "v_max": 10.0}
+_AGENTS = {
+    "s51": {"learning_rate": 1e-4, "next_distribution": "signed", **_SUPPORT},
+    "u51": {"learning_rate": 3e-4, **_SUPPORT},
+    "c51": {"learning_rate": 3e-4, **_SUPPORT},
+    "dqn": {"learning_rate": 1e-3},
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +87,7 @@ def _train_agents(options: argparse.Namespace) -> int:
     """Train four agents, or continue where they stopped; write a report with their curves."""
     runs, scores = {}, {}
     print(f"\nFour agents learn MinAtar Breakout, {options.train_steps:,} steps each; exploration ends after a third")
-    for agent in _RATES:
+    for agent in _AGENTS:
         with progress_display(sys.stderr) as on_progress:
             runs[agent] = run = _train_agent(agent, options.train_steps, options.out / "runs" / agent, on_progress)
         if not run.finished:
@@ -100,7 +107,7 @@ def _train_agent(agent: str, steps: int, folder: Path, on_progress: OnProgress) 
     from cramerl.runs.training import resume, train
 
     # The demonstration is shorter than MinAtar's usual million steps, so exploration ends earlier too.
-    changes = {"steps": steps, "exploration_decay_steps": max(1, steps // 3), "learning_rate": _RATES[agent]}
+    changes = {"steps": steps, "exploration_decay_steps": max(1, steps // 3), **_AGENTS[agent]}
     config = preset("minatar", agent, "Breakout-MinAtar", **changes)
     if not (folder / CONFIG).exists():
         return train(config, out=folder, on_progress=on_progress)
