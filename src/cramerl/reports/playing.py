@@ -25,7 +25,7 @@ from cramerl.watching.recording import Recording, read_evaluation
 if TYPE_CHECKING:
     from cramerl.runs.agents import Loaded
 
-_SIGNED = ("s51", "u51", "l51")  # agents whose masses may be negative
+SIGNED = ("s51", "u51", "l51")  # agents whose masses may be negative
 _MOST_STEPS = 200  # that an agent plays
 _NO_WEIGHTS = "their weights were not kept"
 
@@ -55,7 +55,7 @@ def draw_agents(
     figures, missing = [], dict[str, list[str]]()
     # Agents whose masses may be negative come first on each game: readers look for them.
     for group in sorted(
-        summary.shown, key=lambda group: (summary.games.index(group.env), group.series.agent not in _SIGNED)
+        summary.shown, key=lambda group: (summary.games.index(group.env), group.series.agent not in SIGNED)
     ):
         found = _draw_group(group, budget, on_progress)
         if isinstance(found, str):
