@@ -205,7 +205,7 @@ def test_claims_are_shown_only_if_asked(flag, tmp_path, monkeypatch, capsys):
     run = write_run(tmp_path / "run")
     monkeypatch.setattr("cramerl.claims.verify", lambda: [projection.STATEMENTS[0].check()])
     status, out, _ = in_process(capsys, run, "--out", tmp_path / "out", flag)
-    assert (status, out.count("1 claims of the paper")) == (0, 1)
+    assert (status, out.count("1 claim of the paper")) == (0, 1)
     assert 'id="theory"' in (tmp_path / "out" / "report.html").read_text()
     assert in_process(capsys, run, "--out", tmp_path / "out")[0] == 0
     assert 'id="theory"' not in (tmp_path / "out" / "report.html").read_text()

@@ -120,7 +120,7 @@ def test_claims_of_the_paper_come_last(study):
     sections = [Section(summary, make_tables(summary), [])]
     page, tables = to_html(sections, claims), to_markdown(sections, claims)
     assert page.index('id="theory"') > page.index('id="study-0-settings"')
-    assert page.count('<details id="claim-') == 2
+    assert page.count('<div class="body" id="claim-') == 2
     assert "2 claims" in tables
     assert 'id="theory"' not in to_html(sections)
 
