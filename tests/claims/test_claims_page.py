@@ -25,7 +25,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.seen.append((tag, dict(attrs)))
         if tag == "math":
-            self.text += dict(attrs)["alttext"]
+            self.text += dict(attrs)["alttext"] or ""
         if tag not in self.VOID:
             self.open.append(tag)
 
