@@ -78,3 +78,10 @@ def test_the_page_of_the_documentation_is_this_commands(tmp_path):
     copy = tmp_path / "claims.md"
     copy.write_bytes((Path(__file__).parents[2] / "docs" / "claims.md").read_bytes())
     assert f"replaced {copy}\n" in run("verify", "9i", "--markdown", copy).stdout
+
+
+def test_it_says_at_once_what_it_does(monkeypatch):
+    said = []
+    monkeypatch.setattr("cramerl.cli.verify.show_progress", said.append)
+    assert run("verify", "9i").returncode == 0
+    assert said == ["recomputing the claims ...", "recomputing claim 9i (1 of 1) ...", ""]

@@ -187,6 +187,14 @@ def test_a_page_of_others_is_replaced_only_if_asked(tmp_path, capsys):
     assert f"\nreplaced {out / 'report.html'}\n" in said
 
 
+def test_it_says_at_once_what_it_does(tmp_path, capsys, monkeypatch):
+    said = []
+    monkeypatch.setattr("cramerl.cli.report.show_progress", said.append)
+    assert in_process(capsys, write_run(tmp_path / "run"), "--out", tmp_path / "out")[0] == 0
+    assert said[0] == "reading runs ..."
+    assert said[-1] == ""
+
+
 def test_the_last_lines_are_commands_worth_typing(tmp_path, capsys):
     for agent in ("c51", "s51"):
         write_run(tmp_path / "runs" / agent, agent)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
+from cramerl._arrays import Floats
 from cramerl.evidence.scores import Series
 from cramerl.evidence.statistics import Interval, bootstrap_interval
-from cramerl.evidence.summary import Summary
+from cramerl.evidence.summary import FEW_SEEDS, Summary
 from cramerl.reports.labels import Labels, short_labels
 from cramerl.reports.tables import interval_text, number
 
@@ -53,7 +54,11 @@ def _on_game(summary: Summary, env: str, names: Labels) -> str:
 
 
 def _finding(
-    scores: Mapping[Series, Interval], runs: Mapping[Series, Any], difference: Difference, names: Labels, seed: int
+    scores: Mapping[Series, Interval],
+    runs: Mapping[Series, Sequence[Floats]],
+    difference: Difference,
+    names: Labels,
+    seed: int,
 ) -> str:
     """Who is ahead and by how much."""
     order = sorted(scores, key=lambda one: -scores[one].estimate)
@@ -66,10 +71,12 @@ def _finding(
     apart = {one: bootstrap_interval(difference, runs[first], runs[one], seed=seed) for one in others}
     tied = [one for one in others if apart[one].low <= 0]
     nearest = f"{interval_text(apart[others[0]])} above {names[others[0]]}"
+    least = min(len(game) for games in runs.values() for game in games)
+    few = f" These are few seeds ({least}), so the intervals are too narrow." if least < FEW_SEEDS else ""
     if not tied:
-        return f"{names[first]} is ahead with {interval_text(scores[first])}, {nearest}, the next."
+        return f"{names[first]} is ahead with {interval_text(scores[first])}, {nearest}, the next.{few}"
     text = f"{_some([names[one] for one in (first, *tied)])} cannot be told apart; {names[first]} is {nearest}."
-    return text + _behind(first, [one for one in others if one not in tied], apart, names)
+    return text + _behind(first, [one for one in others if one not in tied], apart, names) + few
 
 
 def _without_intervals(order: Sequence[Series], scores: Mapping[Series, Interval], names: Labels) -> str:
