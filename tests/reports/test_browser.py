@@ -120,6 +120,17 @@ def test_pointing_shows_what_was_recorded(page, made, which):
     assert not page.find_element(By.CLASS_NAME, "tip").is_displayed()
 
 
+def test_values_do_not_cover_the_axis_and_the_legend(page):
+    node = panel(page)
+    point(page, node, 0.5)
+    bottom, top = page.execute_script(
+        "return [arguments[0].parentElement.getBoundingClientRect().bottom,"
+        " document.querySelector('.tip').getBoundingClientRect().top]",
+        node,
+    )
+    assert top >= bottom
+
+
 def test_marks_stand_on_the_lines(page, made):
     """The mark of an agent covers a corner of the line that was drawn, wherever the layout put it."""
     node = panel(page)
