@@ -23,7 +23,7 @@ LOGS = (("shop", "log-shop.png", 860), ("recommender", "log-recommender.png", 61
 
 
 def photograph(browser, page: Path, out: Path, *, height: int, at: str = "") -> None:
-    """Photograph a page as it opens, 1280 pixels wide, from the top of the element ``at``."""
+    """Photograph a page as it opens, 1280 pixels wide, from the top of the element ``at``, unfolded."""
     size = {"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
@@ -31,7 +31,8 @@ def photograph(browser, page: Path, out: Path, *, height: int, at: str = "") -> 
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", light)
     browser.get(page.resolve().as_uri())
     if at:
-        browser.execute_script("document.querySelector(arguments[0]).scrollIntoView(); scrollBy(0, -12)", at)
+        script = "const part = document.querySelector(arguments[0]); part.open = true; part.scrollIntoView()"
+        browser.execute_script(f"{script}; scrollBy(0, -12)", at)
     browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
     complaints = problems(browser)
     if complaints:

@@ -81,3 +81,10 @@ def test_settings_that_diverged_are_crossed_and_others_change_nothing():
     plots.draw_diverged(ax, [1e-3, 1e-2], "black")
     (line,) = ax.lines
     assert (line.get_marker(), list(line.get_xdata())) == ("x", [1e-3, 1e-2])
+
+
+def test_a_colour_means_one_thing():
+    """An agent is never drawn in a colour of masses."""
+    colours = list(plots.AGENT_COLOURS.values())
+    assert len(set(colours)) == len(colours)
+    assert not {plots.POSITIVE, plots.NEGATIVE} & set(colours)

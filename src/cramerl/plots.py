@@ -14,15 +14,15 @@ from cramerl._files import write_text, write_whole
 
 # Colours that colour-blind readers can tell apart (Okabe and Ito), one per role.
 POSITIVE, NEGATIVE, TARGET, ACCENT = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-# An agent has the same colour in every figure.
+# An agent has the same colour in every figure, and none has a colour of masses.
 AGENT_COLOURS = {
-    "s51": NEGATIVE,
-    "u51": POSITIVE,
+    "s51": "#9456B8",
+    "u51": "#B58A00",
     "c51": TARGET,
     "dqn": ACCENT,
-    "l51": "#7A3E9D",
-    "qr": "#E69F00",
-    "hl_gauss": "#56B4E9",
+    "l51": "#257F8F",
+    "qr": "#8C6239",
+    "hl_gauss": "#B0304F",
 }
 OTHER_COLOUR = "#8C8C8C"
 INK, PAPER = "#1b1f24", "#ffffff"  # of figures on pages; a dark page replaces them

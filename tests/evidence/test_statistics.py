@@ -25,7 +25,9 @@ def statistic(name):
     return lambda *scores: float(STATISTICS[name](*map(games_of, scores)))
 
 
-iqm, mean, median, optimality_gap, difference_of_means, probability_of_improvement = map(statistic, STATISTICS)
+iqm, mean, median, optimality_gap, difference_of_means, difference_of_iqms, probability_of_improvement = map(
+    statistic, STATISTICS
+)
 NUMBERS = st.floats(-100, 100, allow_nan=False, width=32)
 TABLES = st.tuples(st.integers(1, 6), st.integers(1, 4)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=NUMBERS)
@@ -46,6 +48,12 @@ def slow_iqm(games):
 def test_iqm_is_scipys_trimmed_mean_where_games_have_the_same_number_of_runs(shape, rng):
     scores = rng.normal(size=shape)
     assert iqm(scores) == pytest.approx(stats.trim_mean(scores, 0.25, axis=None), abs=1e-13)
+
+
+def test_the_difference_of_iqms(rng):
+    first, second = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
+    expected = stats.trim_mean(first, 0.25, axis=None) - stats.trim_mean(second, 0.25, axis=None)
+    assert difference_of_iqms(first, second) == pytest.approx(expected, abs=1e-13)
 
 
 @pytest.mark.parametrize("runs", [(4,), (5, 2), (1, 3), (3, 4, 7)])

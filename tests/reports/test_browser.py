@@ -120,6 +120,17 @@ def test_pointing_shows_what_was_recorded(page, made, which):
     assert not page.find_element(By.CLASS_NAME, "tip").is_displayed()
 
 
+def test_values_do_not_cover_the_axis_and_the_legend(page):
+    node = panel(page)
+    point(page, node, 0.5)
+    bottom, top = page.execute_script(
+        "return [arguments[0].parentElement.getBoundingClientRect().bottom,"
+        " document.querySelector('.tip').getBoundingClientRect().top]",
+        node,
+    )
+    assert top >= bottom
+
+
 def test_marks_stand_on_the_lines(page, made):
     """The mark of an agent covers a corner of the line that was drawn, wherever the layout put it."""
     node = panel(page)
@@ -195,10 +206,16 @@ def test_bars_show_their_values(page):
     assert shown(page)[0] == f"IQM, {agents[-1]}"
 
 
+def open_distributions(page):
+    page.find_element(By.CSS_SELECTOR, "#study-0-distributions > summary").click()
+
+
 def test_pictures_show_negative_mass(page):
     """It hangs below the zero line, in its own colour, and says what it is."""
+    assert not page.find_element(By.CSS_SELECTOR, "#study-0-distributions .distributions").is_displayed()
+    open_distributions(page)
     shapes = page.execute_script(
-        """const found = document.querySelectorAll('#study-0-distributions ~ .distributions g[id$=negative]');
+        """const found = document.querySelectorAll('#study-0-distributions .distributions g[id$=negative]');
         return [...found].map((group) => {
             const other = document.getElementById(group.id.replace(/negative$/, 'positive'));
             const [mine, its] = [group, other].map((one) => one.querySelector('path').getBoundingClientRect());
@@ -211,12 +228,13 @@ def test_pictures_show_negative_mass(page):
         assert words.startswith("negative mass 0.")
         assert abs(below) < 1.0
         assert height > 3
-    assert "in orange, are negative mass" in page.find_element(By.CSS_SELECTOR, "#study-0-distributions + p").text
+    assert "in orange, are negative mass" in page.find_element(By.CSS_SELECTOR, "#study-0-distributions > p").text
     assert "No figure of <b>dqn</b>." in page.find_element(By.ID, "study-0").text
 
 
 def test_pointing_at_a_distribution_shows_its_masses(page):
-    panels = page.find_elements(By.CSS_SELECTOR, "#study-0-distributions ~ .distributions .panel")
+    open_distributions(page)
+    panels = page.find_elements(By.CSS_SELECTOR, "#study-0-distributions .distributions .panel")
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", panels[0])
     step, action = next(iter(choose_snapshots(RECORDING))), 0
     masses = RECORDING.views[0].distribution(step, action)[1]
@@ -280,16 +298,78 @@ def test_on_paper_everything_is_open_and_nothing_can_be_pressed(page):
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_on_a_phone_nothing_sticks_out(page):
+@pytest.mark.parametrize(("width", "beside"), [(1400, True), (700, False)])
+def test_curves_are_beside_the_scores_where_there_is_room(chromium, tmp_path, width, beside):
+    write_run(tmp_path / "runs" / "s51", "s51", GAMES[0])
+    make_report([tmp_path / "runs"], tmp_path / "out")
+    chromium.get((tmp_path / "out" / "report.html").as_uri())
+    chromium.set_window_size(width, 1000)
+    parts = chromium.find_elements(By.CSS_SELECTOR, ".first > div")
+    scores, curves = (part.rect for part in parts)
+    chromium.set_window_size(1280, 1000)
+    assert (scores["y"] == curves["y"]) == beside
+    assert (scores["x"] + scores["width"] <= curves["x"]) == beside
+
+
+def test_dots_stand_where_their_scores_are(page, made):
+    """From the left to the right in the order of the scores, in the colour that the agent's curve has."""
+    rows = page.find_elements(By.CSS_SELECTOR, ".dots:nth-child(2) tr")
+    shown = {series.label: made[1].best[series, GAMES[0]].score for series in made[1].series}
+    assert [row.find_element(By.TAG_NAME, "th").text for row in rows] == sorted(shown, key=lambda x: -shown[x].estimate)
+    curves = page.execute_script("return JSON.parse(document.querySelector('script.values').textContent)[0].lines")
+    places = []
+    for row in rows:
+        label, dot = row.find_element(By.TAG_NAME, "th").text, row.find_element(By.CSS_SELECTOR, ".dot")
+        places.append(dot.rect["x"])
+        assert row.find_elements(By.TAG_NAME, "td")[-1].text == interval_text(shown[label])
+        (colour,) = (line["colour"] for line in curves if line["label"] == label)
+        assert dot.get_attribute("style").endswith(f"background: {rgb(colour)};")
+    assert places == sorted(places, reverse=True)
+
+
+def rgb(colour):
+    return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
+
+
+@pytest.fixture
+def phone(page):
     metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    panel(page, which=1).send_keys(Keys.END)
-    box = page.execute_script(
+    yield page
+    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_on_a_phone_nothing_sticks_out(phone):
+    panel(phone, which=1).send_keys(Keys.END)
+    box = phone.execute_script(
         "const b = document.querySelector('.tip').getBoundingClientRect(); return [b.left, b.right]"
     )
     assert box[0] >= 0
     assert box[1] <= 390
-    assert page.execute_script("return document.documentElement.scrollWidth") <= 390
-    plot = page.find_element(By.CSS_SELECTOR, "#study-0-distributions ~ .distributions .plot")
+    open_distributions(phone)
+    assert phone.execute_script("return document.documentElement.scrollWidth") <= 390
+    plot = phone.find_element(By.CSS_SELECTOR, "#study-0-distributions .distributions .plot")
     assert plot.size["width"] > 600  # to be pushed sideways: its letters stay readable
-    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    cue = phone.find_element(By.CSS_SELECTOR, "#study-0-distributions .distributions .cue")
+    assert "push it sideways" in cue.text
+    assert cue.rect["x"] + cue.rect["width"] <= 390
+
+
+def test_on_a_phone_every_number_of_a_table_is_in_sight(phone):
+    cells = phone.find_elements(By.CSS_SELECTOR, ".dots td:last-child, .sortable td")
+    assert len(cells) > 100
+    ends = [(cell.text, cell.rect["x"] + cell.rect["width"]) for cell in cells if cell.is_displayed()]
+    assert [text for text, end in ends if end > 390] == []
+    row = phone.find_element(By.CSS_SELECTOR, "#study-0-table-comparisons + .wide tbody tr")
+    names = phone.execute_script(
+        "return [...arguments[0].cells].map((one) => getComputedStyle(one, '::before').content)", row
+    )
+    assert names[2] == 'attr(data-label) " "' or names[2].strip('"').startswith("difference")
+
+
+def test_a_link_opens_what_is_folded(page):
+    settings = page.find_element(By.CSS_SELECTOR, "details.settings")
+    assert not settings.get_attribute("open")
+    page.find_element(By.CSS_SELECTOR, 'nav a[href="#study-0-settings"]').click()
+    chromium_tools.wait_until_ready(page)
+    assert settings.get_attribute("open")

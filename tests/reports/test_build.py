@@ -109,13 +109,13 @@ def test_claims_whose_figures_moved_are_an_error(tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "out" / "scores.json").read_text())["theory"]["passed"] is False
 
 
-def test_the_demonstration_ends_with_a_page(tmp_path, monkeypatch):
-    monkeypatch.setattr("cramerl.claims.verify", list)
+def test_the_demonstration_ends_with_a_page(tmp_path):
     write_run(tmp_path / "runs" / "s51")
     page = write_demo_report(tmp_path)
     assert write_demo_report(tmp_path) == page  # replaces the first
     assert page == tmp_path / "report" / "report.html"
     assert "Learning curves" in page.read_text()
+    assert 'id="theory"' not in page.read_text()
 
 
 def test_evaluation_scores_as_json(tmp_path, capsys):
@@ -168,6 +168,55 @@ def test_the_current_folder_is_not_replaced(out, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(ValueError, match=r"^out must not be the current folder"):
         make_report([run], Path(out))
+
+
+def test_a_page_of_others_is_replaced_only_if_asked(tmp_path, capsys):
+    run, out = write_run(tmp_path / "run"), tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("mine")
+    status, _, err = in_process(capsys, run, "--out", out)
+    assert status == 2
+    assert err.endswith("is something else: choose another, or add --overwrite\n")
+    assert (out / "report.html").read_text() == "mine"
+    (out / "notes.txt").write_text("mine")
+    assert in_process(capsys, run, "--out", out, "--overwrite")[0] == 2  # it would be lost
+    (out / "notes.txt").unlink()
+    for flag in ("--overwrite", "--json"):
+        assert in_process(capsys, run, "--out", out, flag)[0] == 0
+    said = in_process(capsys, run, "--out", out)[1]
+    assert f"\nreplaced {out / 'report.html'}\n" in said
+
+
+def test_it_says_at_once_what_it_does(tmp_path, capsys, monkeypatch):
+    said = []
+    monkeypatch.setattr("cramerl.cli.report.show_progress", said.append)
+    assert in_process(capsys, write_run(tmp_path / "run"), "--out", tmp_path / "out")[0] == 0
+    assert said[0] == "reading runs ..."
+    assert said[-1] == ""
+
+
+def test_the_last_lines_are_commands_worth_typing(tmp_path, capsys):
+    for agent in ("c51", "s51"):
+        write_run(tmp_path / "runs" / agent, agent)
+    flags = ("--out", tmp_path / "out", "--no-distributions")
+    *_, last = in_process(capsys, tmp_path / "runs", *flags)[1].splitlines()
+    assert last == f"to read it:             open {tmp_path / 'out' / 'report.html'}"
+    for agent in ("c51", "s51"):
+        (tmp_path / "runs" / agent / "checkpoints" / "1").mkdir(parents=True)
+        (tmp_path / "runs" / agent / "checkpoints" / "1" / "manifest.json").write_text("{}")
+    *_, last = in_process(capsys, tmp_path / "runs", *flags)[1].splitlines()
+    assert last == f"to see its predictions: cramerl watch {tmp_path / 'runs' / 's51'}"
+
+
+@pytest.mark.parametrize("flag", ["--claims", "--verify"])
+def test_claims_are_shown_only_if_asked(flag, tmp_path, monkeypatch, capsys):
+    run = write_run(tmp_path / "run")
+    monkeypatch.setattr("cramerl.claims.verify", lambda: [projection.STATEMENTS[0].check()])
+    status, out, _ = in_process(capsys, run, "--out", tmp_path / "out", flag)
+    assert (status, out.count("1 claim of the paper")) == (0, 1)
+    assert 'id="theory"' in (tmp_path / "out" / "report.html").read_text()
+    assert in_process(capsys, run, "--out", tmp_path / "out")[0] == 0
+    assert 'id="theory"' not in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_the_page_is_one_file_without_network(written):
 
     Reader().feed(page)
     assert len(ids) == len(set(ids))
-    assert page.count("<svg") == 3 + 4 + 2  # one agent alone has no aggregates and no profiles
+    assert page.count("<svg") == 3 + 2 + 2  # on one game there are no aggregates and no profiles
     assert "prefers-color-scheme: dark" in page
     assert "currentColor" in page
     assert "default-src 'none'" in page
@@ -103,15 +103,15 @@ def test_entries_carry_the_numbers_they_are_sorted_by(main_report):
     (section,), out = main_report
     page = (out / "report.html").read_text()
     score = section.summary.shown[0].score
-    assert f'<td data-value="{score.estimate}">{interval_text(score)}</td>' in page
+    assert f'<td data-label="last fifth" data-value="{score.estimate}">{interval_text(score)}</td>' in page
 
 
 def test_settings_and_versions_are_folded_away(written):
     page = (written[1] / "report.html").read_text()
-    details = page[page.rindex('<details class="settings"') :]  # of the sweep over learning rates
+    details = page[page.rindex('<details class="settings fold"') :]  # of the sweep over learning rates
     assert "Versions: cramerl 0.0, device cpu: cpu." in details
     for name, value in (("learning_rate", "0.0001, 0.0005"), ("seed", "0, 1"), ("steps", "1,000"), ("double_q", "off")):
-        assert f"<tr><td>{name}</td><td>{value}</td></tr>" in details
+        assert f'<td data-label="setting">{name}</td><td data-label="value">{value}</td></tr>' in details
 
 
 def test_claims_of_the_paper_come_last(study):
@@ -120,7 +120,7 @@ def test_claims_of_the_paper_come_last(study):
     sections = [Section(summary, make_tables(summary), [])]
     page, tables = to_html(sections, claims), to_markdown(sections, claims)
     assert page.index('id="theory"') > page.index('id="study-0-settings"')
-    assert page.count('<details id="claim-') == 2
+    assert page.count('<div class="body" id="claim-') == 2
     assert "2 claims" in tables
     assert 'id="theory"' not in to_html(sections)
 

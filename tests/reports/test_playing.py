@@ -74,7 +74,8 @@ def test_a_run_plays_and_is_drawn(reported):
     for suffix in (".svg", ".png"):
         assert (out / "figures" / f"distributions-u51-CartPole-v1{suffix}").stat().st_size > 1000
     assert "(figures/distributions-u51-CartPole-v1.svg)" in tables
-    assert page.index('id="study-0-distributions"') < page.index('id="study-0-table-scores"')
+    assert page.index('id="study-0-distributions"') > page.index('id="study-0-table-scores"')
+    assert '<details class="fold" id="study-0-distributions">' in page
     assert "Seed 4 after 0 steps of training plays without random actions" in page  # the lower of the two seeds
     assert "Distributions: " not in said  # nothing is missing
 

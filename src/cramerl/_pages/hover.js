@@ -85,16 +85,17 @@ class Panel {
     this.place();
   }
 
-  // Places the tip below the panel, or above it if there is no room, so that the lines stay visible. Hides it when the
-  // panel is scrolled out of sight.
+  // Places the tip below the panel, or above it if there is no room, so that the lines stay visible; in the last row
+  // of a figure, below its axis and legend. Hides it when the panel is scrolled out of sight.
   place() {
-    const box = this.node.getBoundingClientRect();
+    const box = this.node.getBoundingClientRect(), plot = this.node.parentElement.getBoundingClientRect();
+    const floor = plot.bottom - box.bottom < 0.6 * box.height ? plot.bottom : box.bottom;
     tip.hidden = box.bottom < 0 || box.top > innerHeight;
     const x = box.left + (this.upright ? 0.5 : this.data.stops[this.stop][1] / 100) * box.width;
-    const below = box.bottom + 8 + tip.offsetHeight < innerHeight;
+    const below = floor + 8 + tip.offsetHeight < innerHeight;
     const within = (value, most) => `${Math.max(8, Math.min(value, most))}px`;
     tip.style.left = within(x - tip.offsetWidth / 2, document.documentElement.clientWidth - tip.offsetWidth - 8);
-    tip.style.top = within(below ? box.bottom + 8 : box.top - tip.offsetHeight - 8, innerHeight - tip.offsetHeight - 8);
+    tip.style.top = within(below ? floor + 8 : box.top - tip.offsetHeight - 8, innerHeight - tip.offsetHeight - 8);
   }
 
   hide() {

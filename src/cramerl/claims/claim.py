@@ -9,6 +9,13 @@ from typing import Literal, SupportsFloat, get_args
 
 Verdict = Literal["holds", "holds with a correction", "false"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+Severity = Literal["misprint", "constant", "theorem"]
+SEVERITIES: dict[Severity, str] = {
+    "theorem": "a statement, or a step of a proof, needs another assumption or another argument",
+    "constant": "a constant or a condition has to be another one; the argument then stands",
+    "misprint": "a sign, an exponent, a subscript or a word; what is meant stands",
+}
+"""What has to change where a claim does not hold as printed, the most important first."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,7 @@ class Claim:
         correction: what is true instead (or besides), with the smallest counterexample where it is false.
         passed: whether every figure is as expected. This means that the verdict stands, not that the paper is right.
         of_paper: whether the paper makes the statement; otherwise it is this library's own.
+        severity: what has to change, one of `SEVERITIES`; None if it holds.
     """
 
     id: str
@@ -77,6 +85,7 @@ class Claim:
     correction: str
     passed: bool
     of_paper: bool = True
+    severity: Severity | None = None
 
     def moved(self) -> list[str]:
         """Names of the figures that are not as expected."""
@@ -93,6 +102,11 @@ class Statement:
     correction: str
     measure: Callable[[], Figures]
     of_paper: bool = True
+    severity: Severity | None = None
+
+    def __post_init__(self) -> None:
+        if (self.verdict == "holds") != (self.severity is None):
+            raise ValueError(f"claim {self.id} must have a severity if and only if it does not hold")
 
     def check(self) -> Claim:
         """Recompute the figures and compare them with what is expected."""
@@ -101,14 +115,19 @@ class Statement:
         expected = {name: wanted for name, (_, wanted) in found.items()}
         passed = bool(found) and all(expected[name].admits(figure) for name, figure in figures.items())
         words = (self.verdict, self.correction)
-        return Claim(self.id, self.statement, figures, expected, *words, passed, self.of_paper)
+        return Claim(self.id, self.statement, figures, expected, *words, passed, self.of_paper, self.severity)
 
 
-def states(id: str, statement: str, verdict: Verdict, correction: str) -> Callable[[Callable[[], Figures]], Statement]:
+Measure = Callable[[], Figures]
+
+
+def states(
+    id: str, statement: str, verdict: Verdict, correction: str, severity: Severity | None = None
+) -> Callable[[Measure], Statement]:
     """Decorator: the function measures this statement of the paper."""
-    return lambda measure: Statement(id, statement, verdict, correction, measure)
+    return lambda measure: Statement(id, statement, verdict, correction, measure, severity=severity)
 
 
-def beyond(id: str, statement: str, verdict: Verdict, correction: str) -> Callable[[Callable[[], Figures]], Statement]:
+def beyond(id: str, statement: str, verdict: Verdict, correction: str) -> Callable[[Measure], Statement]:
     """Decorator: the function measures this statement, which the paper does not make."""
     return lambda measure: Statement(id, statement, verdict, correction, measure, of_paper=False)

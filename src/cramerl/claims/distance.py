@@ -31,6 +31,7 @@ from cramerl.supports import Support
     "holds with a correction",
     "The subscripts are swapped: |Cv|² = v'C'Cv. For v = (1, 0, ..., 0), k = 11: 11 against 1. Harmless, because both "
     "matrices are -|z_i - z_j|/2 once centred and share their spectrum.",
+    severity="misprint",
 )
 def _claim_1a() -> Figures:
     support, first = unit_support(11), np.eye(11)[0]
@@ -70,6 +71,7 @@ def _claim_1b() -> Figures:
     "false",
     "They differ in general, not always: a p - q that reads the same backwards gives equality, for instance "
     "(1, 1) on two atoms; (1, 0) gives 2 against 1.",
+    severity="misprint",
 )
 def _claim_1c() -> Figures:
     wave = 1.0 + np.cos(np.linspace(-np.pi, np.pi, 11))
@@ -88,6 +90,7 @@ def _claim_1c() -> Figures:
     "holds with a correction",
     "D_C is a squared distance: its square root is a metric, of order 1/2. Unit masses at 0 and 1 and the even mixture "
     "between them: D_C = 1 > 1/4 + 1/4.",
+    severity="misprint",
 )
 def _claim_1d() -> Figures:
     left, middle, right = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
@@ -109,6 +112,7 @@ def _claim_1d() -> Figures:
     "false",
     "Its minimiser has mass √k (7.1414 for k = 51), and the fixed point is √k times the right one. Use "
     "λ(q'e - 1/√k)² = (λ/k)(1'q - 1)², which alone gives the operator of the appendix.",
+    severity="constant",
 )
 def _claim_2() -> Figures:
     support, lam = unit_support(51), 10.0
@@ -131,6 +135,7 @@ def _claim_2() -> Figures:
     "false",
     "Only where masses agree: the mass term lacks 1/k, the centring lacks 1/width, and a uniform density is not the "
     "uniform measure on the atoms. For p - q = (1, 1, 1)/3 the shape part is 1/18 against 0.",
+    severity="constant",
 )
 def _claim_2b() -> Figures:
     support, even = unit_support(3), np.full(3, 1 / 3)
@@ -189,6 +194,7 @@ def _claim_3() -> Figures:
     "false",
     "Indefinite ones are, down to cos²(π/k)/sin²(π/2k): 1 against 3 for k = 3, with C_0 + s(ve' + ev') - μee'. Among "
     "positive definite ones the lemma holds, by interlacing.",
+    severity="constant",
 )
 def _claim_3b() -> Figures:
     return {

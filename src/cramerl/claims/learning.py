@@ -29,6 +29,7 @@ _MEAN_GAP = at_most(1e-10)
     "false",
     "The sign makes them diverge, and ℓ leaves the mass undetermined (an eigenvalue of zero). "
     "Θ + αφ(x)(y - Q(x))'C_λ, or the same without C_λ, converges, where y backs up Q(x') with its mass made one.",
+    severity="theorem",
 )
 def _claim_11() -> Figures:
     process = MarkovRewardProcess([[0.6, 0.4], [0.4, 0.6]], [-1.0, 1.0], 0.5)
@@ -51,6 +52,7 @@ def _claim_11() -> Figures:
     "Not supported: with nothing clipped and 1 in the span (or the mass made one before the backup, centred atoms, any "
     "Φ) the means are LSTD's. Worse only through clipping (mean 0.852 for a value of 1, k = 5 on [-2, 2], γ = 0.9), or "
     "with 1 outside the span and the mass reset after the backup.",
+    severity="theorem",
 )
 def _claim_12() -> Figures:
     rng = np.random.default_rng(13)

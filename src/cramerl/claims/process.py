@@ -41,6 +41,7 @@ def _claim_8a() -> Figures:
     "false",
     "Only where P(x) and Q(x) have equal mass at every state (then at any spacing, clipped or not). One state, r = 0, "
     "γ = 1/2, k = 5, P - Q = u: the inequality reads 0.1 <= 0.",
+    severity="theorem",
 )
 def _claim_8b() -> Figures:
     equal = unequal = 0.0
@@ -67,6 +68,7 @@ def _claim_8b() -> Figures:
     "false",
     "It does, as M_r u is not u: one state, r = 0, γ = 1/2, k = 5, P = Q: adding u makes 0.1 of 0. True: |T'D| <= "
     "√γ|D| + c|mass D|, with c the largest |M_r u - u|, all but the mass in C_0.",
+    severity="theorem",
 )
 def _claim_8c() -> Figures:
     setting, distribution = one_state(), np.array([[0.1, 0.3, 0.2, 0.0, 0.4]])
@@ -111,6 +113,7 @@ def _claim_9a() -> Figures:
     "false",
     "Not the first step, where masses still differ: one state, r = 0, γ = 1/2, k = 5, λ = 1/4, P - Q = u gives 4γ. "
     "True from the second step on.",
+    severity="theorem",
 )
 def _claim_9b() -> Figures:
     lam, setting = 0.25, one_state()
@@ -158,6 +161,7 @@ def _claim_9c() -> Figures:
     "false",
     "Mass leaks into shape. One state, r = 0, γ = 1/2, k = 5: if the mass is left alone, starts of mass 0 and 1 end in "
     "0 and in a unit mass at 0, √0.8 apart off e; if it is dropped (least norm), every run ends in 0.",
+    severity="theorem",
 )
 def _claim_9d() -> Figures:
     setting = one_state()
@@ -176,6 +180,7 @@ def _claim_9d() -> Figures:
     "false",
     "With 1 outside the span everything decays to 0 (Φ = (1, -1)). On the 2-cycle, tabular, r = 0, masses 1 and 0 "
     "change places for ever: √0.8 off e in every step (k = 5).",
+    severity="theorem",
 )
 def _claim_9e() -> Figures:
     outside = Setting(*bound_counterexample())

@@ -43,6 +43,7 @@ def _claim_5() -> Figures:
     "Holds for atoms of mean zero; for others a row of A has to keep the mass of p. Atoms (0, 1, 2), A = (0, 1, 0), "
     "b = 0, λ = 1, p = u: the mean goes from 1 to 6/7. The columns matter: A = (1, 0, 0) on (-1, 0, 1) takes it from 0 "
     "to 1/4.",
+    severity="constant",
 )
 def _claim_6() -> Figures:
     rng, even = np.random.default_rng(6), np.full(3, 1 / 3)
@@ -66,6 +67,7 @@ def _claim_6() -> Figures:
     "holds with a correction",
     "Only with the mass among the constraints. Without it the mean is kept and the mass is not: a unit mass at 0 "
     "projected onto {-1, 1} (λ = 1) keeps 4/7 of it.",
+    severity="constant",
 )
 def _claim_6b() -> Figures:
     small = unit_support(3)
@@ -88,6 +90,7 @@ def _claim_6b() -> Figures:
     "holds with a correction",
     "Holds for all signed vectors on the atoms, for both losses, if vectors are centred with the uniform measure on "
     "the atoms; the appendix's uniform density breaks it: atoms 0 and 1, p a unit mass at 1/2, q = 0 miss by 1/4.",
+    severity="constant",
 )
 def _claim_7() -> Figures:
     rng, support = np.random.default_rng(8), Support([-2.0, -1.0, 0.5, 2.0])

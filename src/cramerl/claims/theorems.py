@@ -27,6 +27,7 @@ from cramerl.supports import Support
     "false",
     "Needs the constant in the span of the features, or normalisation before the backup, or the affine model. 3-cycle "
     "with returns 1, 0, -1 on those atoms, γ = 1/2, zero-sum features: left exceeds right by 4/9 for every λ.",
+    severity="theorem",
 )
 def _claim_9f() -> Figures:
     # States 0 -> 1 -> 2 -> 0 with returns 1, 0, -1, all on the atoms, and features that span the zero-sum functions.
@@ -61,6 +62,7 @@ def _claim_9f() -> Figures:
     "holds with a correction",
     "Then returns have to lie there; else integrate over all of R. 2-cycle with returns 10 and 0, γ = 0.9, atoms "
     "(-1, 0, 1): the bound reads 0.5 <= 0 inside, 5 <= 45 over R.",
+    severity="constant",
 )
 def _claim_9g() -> Figures:
     swap, returns = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([10.0, 0.0])
@@ -85,6 +87,7 @@ def _claim_9g() -> Figures:
     "The fixed point does not depend on λ > 0, which only weights the metric and conditions gradient descent. It "
     "matters where atoms share weights: one state, r = 0, γ = 1/2, k = 5, one weight: slope 11.3 at λ = 0.001. Safe "
     "above kc²/(1-γ), and always if the mass is made one before the backup.",
+    severity="theorem",
 )
 def _claim_9h() -> Figures:
     rng = np.random.default_rng(100)
@@ -130,6 +133,7 @@ def _claim_9i() -> Figures:
     "Theorem 2: the squared error of the means is at most z'C_λ⁻¹z times the squared error of the distributions",
     "holds with a correction",
     "If returns lie in the support. One state with return 10, atoms (-1, 0, 1): the bound reads 81 <= 2 · 9.",
+    severity="constant",
 )
 def _claim_10a() -> Figures:
     setting = Setting(MarkovRewardProcess([[1.0]], [5.0], 0.5), np.ones((1, 1)), unit_support(3))
@@ -149,6 +153,7 @@ def _claim_10a() -> Figures:
     "false",
     "It is k - 1 for every λ > 0, and no λ gives C_λ = CC'; with CC' it is (k-1) + ((k-1)/2)², 675 for k = 51, and k "
     "for atoms 1, ..., k only. In general z_k - z_1 + k z̄²/λ, z̄ the mean atom.",
+    severity="constant",
 )
 def _claim_10b() -> Figures:
     support, moved = unit_support(51), Support(np.arange(1.0, 52.0))
@@ -173,7 +178,8 @@ def _claim_10b() -> Figures:
     "10c",
     "The constant is attained by errors along C_λ^(-1/2) z",
     "false",
-    "Wrong exponent: along C_λ⁻¹z = (-1, 0, ..., 0, 1). For k = 51: 44.97 < 50 = 50.",
+    "The exponent is -1: along C_λ⁻¹z = (-1, 0, ..., 0, 1) the ratio is 50 for k = 51, along the printed one 44.97.",
+    severity="misprint",
 )
 def _claim_10c() -> Figures:
     support, lam = unit_support(51), 10.0
@@ -191,6 +197,7 @@ def _claim_10c() -> Figures:
     "holds with a correction",
     "It remains k - 1 because C/k is not the distance on atoms 1/k apart: with the spacings as weights the constant is "
     "the width, whatever k.",
+    severity="constant",
 )
 def _claim_10d() -> Figures:
     figures: Figures = {}
@@ -210,6 +217,7 @@ def _claim_10d() -> Figures:
     "holds with a correction",
     "Needs M positive semidefinite and N positive definite, as they are where it is used. M = diag(-5, 1), N = I: the "
     "supremum is 1, the radius 5.",
+    severity="constant",
 )
 def _claim_10e() -> Figures:
     values = np.linalg.eigvalsh(np.diag([-5.0, 1.0]))

@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cramerl._extras import require_library
-from cramerl.cli.flags import integer_from, number_in, show_progress
+from cramerl.cli.flags import Outputs, add_overwrite_flag, integer_from, number_in, show_progress
 
 if TYPE_CHECKING:
     from cramerl.claims import Claim
+    from cramerl.reports.page import Section
 
 EXAMPLES = """\
 examples:
   cramerl report runs                      everything that was trained so far
-  cramerl report results --out out/study   every study below a folder, each in its own section
-  cramerl report runs --verify --pdf       with the paper's claims recomputed, and figures for a paper
+  cramerl report results --out out/study   each study below a folder by itself
+  cramerl report runs --claims --pdf       with the paper's claims recomputed,
+                                           and figures for a paper
 
-A folder made by cramerl sweep is one study. Other runs belong to one study if their folders are next to each other.
+A folder made by cramerl sweep is one study. Other runs belong to one study if
+their folders are next to each other.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
-        "Learning curves, scores with 95 % bootstrap intervals, aggregates over games (IQM), performance profiles,\n"
-        "comparisons of agents and sensitivity to settings. Writes report.html (one page, no network), tables.md,\n"
-        "figures/, scores.json (rliable's arrays) and dopamine/ (Dopamine's rows). If runs kept their weights, one of\n"
-        "each agent plays a little, and the distributions it predicts are drawn."
+        "Say which agent is ahead, by how much, and what cannot be said with so few\n"
+        "runs. Then learning curves, scores with 95 % bootstrap intervals, aggregates\n"
+        "over games (IQM), performance profiles, comparisons of agents and sensitivity\n"
+        "to settings. Writes report.html (one page, no network), tables.md, figures/,\n"
+        "scores.json (rliable's arrays) and dopamine/ (Dopamine's rows). If runs kept\n"
+        "their weights, one of each agent plays a little, and the distributions it\n"
+        "predicts are drawn."
     )
     parser.epilog = EXAMPLES
     add = parser.add_argument
@@ -43,7 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--mix-protocols", action="store_true", help="show runs of different protocols side by side, labelled")
     unfinished = "include unfinished runs; all runs on a game are then scored at the length of the shortest"
     add("--unfinished", action="store_true", help=unfinished)
-    add("--verify", action="store_true", help="also show the paper's claims, recomputed (takes some seconds)")
+    claims = "also show the paper's claims, recomputed (takes some seconds); --verify is the same"
+    add("--claims", "--verify", action="store_true", help=claims)
     add("--pdf", action="store_true", help="also write the figures as PDF")
     drawn = (
         "draw the distributions that agents predict while they play (default: if runs kept their weights and the extra "
@@ -51,16 +61,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--distributions", action=argparse.BooleanOptionalAction, help=drawn)
     add("--json", action="store_true", help="print the tables as JSON")
+    add_overwrite_flag(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the report."""
+    show_progress("reading runs ...")
     require_library("matplotlib", "jinja2")
     from cramerl.claims.table import summary, to_json
     from cramerl.evidence.summary import Scoring
     from cramerl.reports.build import PAGE, make_report
-    from cramerl.reports.page import to_text
+    from cramerl.reports.page import GENERATOR, to_text
 
+    page, outputs = options.out / PAGE, Outputs(GENERATOR, overwrite=options.overwrite)
+    outputs.check_folder(options.out, (PAGE,))
     scoring = Scoring(
         tail=options.tail,
         kind="evaluation" if options.evaluation else "training",
@@ -68,11 +82,10 @@ def run(options: argparse.Namespace) -> int:
         unfinished=options.unfinished,
         seed=options.seed,
     )
-    claims = _verify() if options.verify else []
+    claims = _verify() if options.claims else []
     shown = {"claims": claims, "distributions": options.distributions, "pdf": options.pdf}
-    replaced = (options.out / PAGE).exists()
-    sections = make_report(options.runs, options.out, scoring, **shown, on_progress=show_progress)
-    page = options.out / PAGE
+    shown |= {"overwrite": options.overwrite, "on_progress": show_progress}
+    sections = make_report(options.runs, options.out, scoring, **shown)
     if options.json:
         content: dict[str, Any] = {"page": str(page), "studies": []}
         for one in sections:
@@ -80,16 +93,29 @@ def run(options: argparse.Namespace) -> int:
             content["studies"].append({"name": one.summary.title, "notes": one.summary.notes, "tables": tables})
         print(json.dumps(content | ({"theory": to_json(claims)} if claims else {}), indent=2))
     else:
-        print(to_text(sections, shutil.get_terminal_size((100, 24)).columns))
-        print(f"\n{summary(claims)}" if claims else "", f"{'replaced' if replaced else 'wrote'} {page}", sep="\n")
+        width = shutil.get_terminal_size((100, 24)).columns
+        texts = [to_text(sections, width), textwrap.fill(summary(claims), width) if claims else ""]
+        print("\n\n".join([text for text in texts if text] + [outputs.say(page)]))
+        print(*_what_next(sections, page), sep="\n")
     return 0 if all(claim.passed for claim in claims) else 1
 
 
+def _what_next(sections: Sequence[Section], page: Path) -> list[str]:
+    """The commands worth typing after a report: an agent whose masses may be negative is worth watching."""
+    from cramerl.reports.playing import SIGNED, has_weights
+
+    lines = [f"to read it:             open {shlex.quote(str(page))}"]
+    curves = [curve for section in sections for curve in section.summary.curves if has_weights(curve.source)]
+    for curve in sorted(curves, key=lambda one: one.agent not in SIGNED)[:1]:
+        lines.append(f"to see its predictions: cramerl watch {shlex.quote(str(curve.source))}")
+    return lines
+
+
 def write_demo_report(out: Path) -> Path:
-    """Write the page of a demonstration: its runs, its process and the paper's claims. An earlier one is replaced."""
+    """Write the page of a demonstration: its runs and its process. An earlier one is replaced."""
     from cramerl.reports.build import PAGE, make_report
 
-    make_report([out], out / "report", claims=_verify(), on_progress=show_progress)
+    make_report([out], out / "report", on_progress=show_progress)
     return out / "report" / PAGE
 
 

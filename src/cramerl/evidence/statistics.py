@@ -181,6 +181,7 @@ STATISTICS: dict[str, Callable[..., Floats]] = {
     # How far scores are below 1 on average; those above count as 1. Smaller is better.
     "optimality_gap": lambda games: 1.0 - _mean([np.minimum(runs, 1.0) for runs in games]),
     "difference_of_means": lambda first, second: _mean(first) - _mean(second),
+    "difference_of_iqms": lambda first, second: _iqm(first) - _iqm(second),
     "probability_of_improvement": _improvement,
 }
 """Functions of one or two agents' games. They reduce the runs, the last axis, and keep all leading axes."""

@@ -15,7 +15,7 @@ from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
 from cramerl.evidence.scores import BestGroups, ScoreGroup, Series, group_runs, setting_text
 from cramerl.runs.scores import MUCH_CUT, TAIL, in_tail
 
-_FEW_SEEDS = 5  # with fewer, a bootstrap has hardly anything to draw from
+FEW_SEEDS = 5  # with fewer, a bootstrap has hardly anything to draw from
 
 
 @dataclass(frozen=True)
@@ -228,8 +228,8 @@ def _note_scores(
         notes.append(
             f"One seed, so no interval: this holds for {single} of {len(groups)} combinations of agent and game."
         )
-    if any(1 < len(group.scores) < _FEW_SEEDS for group in groups):
-        notes.append(f"Fewer than {_FEW_SEEDS} seeds: bootstrap intervals of so few runs are too narrow.")
+    if any(1 < len(group.scores) < FEW_SEEDS for group in groups):
+        notes.append(f"Fewer than {FEW_SEEDS} seeds: bootstrap intervals of so few runs are too narrow.")
     return notes
 
 

@@ -40,6 +40,7 @@ def make_report(
     claims: Sequence[Claim] = (),
     distributions: bool | None = None,
     pdf: bool = False,
+    overwrite: bool = False,
     on_progress: OnProgress = lambda message: None,
 ) -> list[Section]:
     """Read runs and write a report on them, completely or not at all. The same runs give the same bytes.
@@ -52,13 +53,14 @@ def make_report(
         distributions: whether to draw the distributions that agents predict while they play, and those of evaluated
             processes. None draws what can be drawn; True raises an error if there is nothing to draw.
         pdf: also write the figures as PDF.
+        overwrite: replace files of a report's names in ``out`` that are not of a report.
         on_progress: called with a message before each step.
 
     Returns:
         What the report says about each study.
     """
     scoring, out = scoring or Scoring(), Path(out)
-    _require_replaceable(out)
+    _require_replaceable(out, overwrite)
     on_progress("reading runs ...")
     with_runs, evaluations = _find_folders([Path(path) for path in paths], distributions)
     curves = read_curves(with_runs, scores=scoring.kind)
@@ -133,8 +135,8 @@ def _find_folders(paths: Sequence[Path], distributions: bool | None) -> tuple[li
     return with_runs, list(evaluations)
 
 
-def _require_replaceable(out: Path) -> None:
-    """Refuse to replace anything but an earlier report to which nothing was added."""
+def _require_replaceable(out: Path, overwrite: bool) -> None:
+    """Refuse to replace anything but an earlier report to which nothing was added, or files of its names if asked."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -143,7 +145,7 @@ def _require_replaceable(out: Path) -> None:
         raise ValueError(f"out must not be the current folder, because it would be replaced; got {str(out)!r}")
     inside = {path.name for path in out.iterdir()}
     page = out / PAGE
-    ours = is_made_by(page, GENERATOR)
+    ours = overwrite or is_made_by(page, GENERATOR)
     others = sorted(inside - {PAGE, TABLES, SCORES, FIGURES, DOPAMINE})
     if inside and (not ours or others):
         what = f"something else ({others[0]})" if others else "files that are not part of a report"

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from cramerl._extras import load_library
 from cramerl._pages import render
-from cramerl.claims.claim import Claim, Verdict
-from cramerl.claims.table import MARKS, count, show, split, summary
+from cramerl._pages.formulas import set_formulas
+from cramerl.claims.claim import SEVERITIES, Claim, Verdict
+from cramerl.claims.table import (
+    MAIN_POINTS,
+    MARKS,
+    VERDICT_WORDS,
+    by_importance,
+    count,
+    count_claims,
+    severities_in_words,
+    show,
+    split,
+    summary,
+    verdict_in_words,
+)
 
 TITLE = "The paper’s claims, recomputed"
-# For each verdict: the class that colours it, and how many claims "hold", ...
-_VERDICTS: dict[Verdict, tuple[str, str]] = {
-    "holds": ("holds", "hold"),
-    "holds with a correction": ("corrected", "hold with a correction"),
-    "false": ("false", "are false"),
-}
+# For each verdict: the class that colours it.
+_STYLES: dict[Verdict, str] = {"false": "false", "holds with a correction": "corrected", "holds": "holds"}
 _PARTS = ("claims of the paper", "claims beyond the paper")
+
+
+class Group(NamedTuple):
+    """Claims with one verdict, of the paper or beyond it."""
+
+    title: str
+    verdict: Verdict
+    claims: list[Claim]
 
 
 def claims_context(claims: Sequence[Claim]) -> dict[str, Any]:
@@ -28,8 +45,15 @@ def claims_context(claims: Sequence[Claim]) -> dict[str, Any]:
         "claims": claims,
         "claims_title": TITLE,
         "marks": MARKS,
-        "verdicts": _VERDICTS,
-        "claim_parts": [(name, part, count(part)) for name, part in zip(_PARTS, split(claims), strict=True) if part],
+        "styles": _STYLES,
+        "verdict_words": VERDICT_WORDS,
+        "verdict_in_words": verdict_in_words,
+        "counts": count(claims),
+        "claim_groups": _groups(claims),
+        "severities": {name: words for name, words in SEVERITIES.items() if any(c.severity == name for c in claims)},
+        "main_points": MAIN_POINTS if sum(claim.of_paper for claim in claims) > 1 else "",
+        "formulas": set_formulas,
+        "claim_parts": [(name, part) for name, part in zip(_PARTS, split(claims), strict=True) if part],
         "summary": summary(claims),
         "moved": moved,
         "state": f"Figures have moved in {', '.join(moved)}." if moved else reproduced,
@@ -37,10 +61,22 @@ def claims_context(claims: Sequence[Claim]) -> dict[str, Any]:
     }
 
 
-def to_html(claims: Sequence[Claim]) -> str:
-    """A page that needs no network: the counts on top, and each claim with its correction and figures to be opened.
+def _groups(claims: Sequence[Claim]) -> list[Group]:
+    """The claims by what is said about them, the most important first."""
+    found = []
+    for where, some in zip(("of the paper", "beyond the paper"), split(by_importance(claims)), strict=True):
+        for verdict, words in VERDICT_WORDS.items():
+            its = [claim for claim in some if claim.verdict == verdict]
+            said = words if len(its) > 1 else {"false": "is false as printed"}.get(verdict, verdict)
+            found += [Group(f"{count_claims(len(its))} {where} {said}", verdict, its)] if its else []
+    return found
 
-    It can be read on a phone, in light and in dark mode. Claims whose figures have moved are open from the start.
+
+def to_html(claims: Sequence[Claim]) -> str:
+    """A page that needs no network: a summary and a filter on top, and each claim with its correction and figures.
+
+    The most important claims come first. The page can be read on a phone, in light and in dark mode. Claims whose
+    figures have moved are open from the start.
     """
     return render("cramerl.reports", "claims.html", generator="cramerl verify", title=TITLE, **claims_context(claims))
 
@@ -53,11 +89,14 @@ def to_markdown(claims: Sequence[Claim]) -> str:
     return render("cramerl.reports", "claims.md", plain=_plain, counted=_counted, **claims_context(claims))
 
 
-def _counted(counts: Mapping[Verdict, int]) -> str:
+def _counted(some: Sequence[Claim]) -> str:
     """The verdicts in words."""
-    if counts["holds"] == sum(counts.values()):
+    counts = count(some)
+    if counts["holds"] == len(some):
         return "all hold"
-    return ", ".join(f"{counts[verdict]} {words}" for verdict, (_, words) in _VERDICTS.items())
+    told = ", ".join(f"{counts[verdict]} {VERDICT_WORDS[verdict]}" for verdict in reversed(VERDICT_WORDS))
+    severities = severities_in_words(some)
+    return f"{told} ({severities})" if severities else told
 
 
 def _plain(text: str) -> Any:

@@ -19,6 +19,7 @@ from cramerl.evidence.scores import ScoreGroup, Series
 from cramerl.evidence.statistics import mean_band, performance_profile
 from cramerl.evidence.summary import Summary
 from cramerl.reports.hover import Panel, Trace
+from cramerl.reports.labels import short_labels
 from cramerl.reports.tables import AGGREGATES, PENALTY_SETTINGS, interval_text, number, tail_text
 
 _POINTS = 60  # most points of a learning curve
@@ -54,7 +55,7 @@ def make_figures(summary: Summary) -> list[Figure]:
     if not summary.best:
         return []
     figures, found = [_curves(summary)], summary.aggregates
-    if found is not None and (len(found.games) > 1 or any(len(group.scores) > 1 for group in summary.best.values())):
+    if found is not None and len(found.games) > 1:  # over one game they repeat its scores
         figures += [_aggregates(summary, found), _profiles(summary, found)]
     if summary.tuned("learning_rate"):
         figures.append(_rates(summary))
@@ -75,7 +76,7 @@ def grid_edges(summary: Summary, env: str) -> Floats:
     return np.array([0, *rows[ends[:-1]], summary.steps[env]], dtype=np.float64)
 
 
-def _look(summary: Summary, series: Series) -> dict[str, Any]:
+def series_look(summary: Summary, series: Series) -> dict[str, Any]:
     """Label, colour and line style of a series: an agent has a colour, its variants have different dashes.
 
     If there is only one agent, its variants take the colours of the others.
@@ -85,7 +86,11 @@ def _look(summary: Summary, series: Series) -> dict[str, Any]:
     if variants == summary.series:
         colours = list(dict.fromkeys([*colours, *plots.AGENT_COLOURS.values()]))
     style, colour = divmod(variants.index(series), len(colours))
-    return {"label": series.label, "colour": colours[colour], "style": _STYLES[style % len(_STYLES)]}
+    return {
+        "label": short_labels(summary.series)[series],
+        "colour": colours[colour],
+        "style": _STYLES[style % len(_STYLES)],
+    }
 
 
 def _panels(summary: Summary) -> tuple[Any, list[Panel]]:
@@ -109,12 +114,12 @@ def _legend(figure: Any, panels: list[Panel]) -> None:
             entries.setdefault(label, handle)
     if entries:
         longest = max(map(len, entries))
-        room = int(figure.get_figwidth() / (0.7 + 0.065 * longest))  # inches for the line, and for each letter
+        room = int(figure.get_figwidth() / (0.7 + 0.073 * longest))  # inches for the line, and for each letter
         columns = max(1, min(len(entries), 6 if longest < 20 else 2, room))
         rows = math.ceil(len(entries) / columns)
         figure.set_figheight(figure.get_figheight() + 0.19 * max(rows - 2, 0))  # panels keep their height
         figure.legend(
-            entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+            entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
         )
 
 
@@ -128,10 +133,10 @@ def _curves(summary: Summary) -> Figure:
             band = mean_band([on_grid(curve, edges) for curve in group.curves], seed=summary.scoring.seed)
             frames = group.curves[0].frames[-1] / group.curves[0].steps[-1]
             x = edges[1:] * (frames / 1e6 if atari else 1e-6 if large else 1.0)
-            look = _look(summary, group.series)
+            look = series_look(summary, group.series)
             plots.draw_band(ax, x, *band, **look)
             words = [f"step {at:,.0f}" + (f" ({at * frames / 1e6:,.3g} M frames)" if atari else "") for at in edges[1:]]
-            traces.append(Trace(group.series.label, look["colour"], words, x, *band))
+            traces.append(Trace(look["label"], look["colour"], words, x, *band))
             counts.add(len(group.scores))
         unit = "million frames" if atari else "million agent steps" if large else "agent steps"
         ax.set(xlabel=unit, ylabel="return")
@@ -173,7 +178,8 @@ def _draw_published(ax: Any, summary: Summary, env: str) -> list[tuple[Published
 
 def _aggregates(summary: Summary, found: Aggregates) -> Figure:
     figure, axes = plots.new_figure(len(AGGREGATES), height=0.9 + 0.34 * len(found.scores), width=3.0)
-    colours, labels = [_look(summary, one)["colour"] for one in found.scores], [one.label for one in found.scores]
+    looks = [series_look(summary, one) for one in found.scores]
+    colours, labels = [look["colour"] for look in looks], [look["label"] for look in looks]
     panels, titles = [], {}
     for ax, (name, title) in zip(axes, AGGREGATES.items(), strict=True):
         intervals = [its[name] for its in found.intervals.values()]
@@ -187,13 +193,14 @@ def _aggregates(summary: Summary, found: Aggregates) -> Figure:
             row = len(intervals) - 1 - i  # bars are drawn from the top down
             traces.append(Trace(label, colours[i], [label], [row], *([value] for value in one)))
         panels.append(Panel(title, ax, traces, "y"))
-    caption = _caption(found, "Bars: 95 % stratified bootstrap intervals")
+    caption = _caption(summary, found, "Bars: 95 % stratified bootstrap intervals")
     return Figure("aggregates", "Aggregate scores", caption, figure, panels, titles)
 
 
-def _caption(found: Aggregates, intervals: str) -> str:
+def _caption(summary: Summary, found: Aggregates, intervals: str) -> str:
     """The games, the scale, the kind of intervals, and which series have none."""
-    single = [series.label for series, scores in found.scores.items() if any(len(runs) < 2 for runs in scores)]
+    labels = short_labels(summary.series)
+    single = [labels[series] for series, scores in found.scores.items() if any(len(runs) < 2 for runs in scores)]
     without = f"; one seed, so no interval: {', '.join(single)}" if single else ""
     return f"Over {', '.join(found.games)}; {found.scale}. {intervals}{without}."
 
@@ -206,14 +213,14 @@ def _profiles(summary: Summary, found: Aggregates) -> Figure:
     panel = Panel("the profile", ax, [])
     for series, scores in found.scores.items():
         profile = performance_profile(scores, thresholds, seed=summary.scoring.seed)
-        look = _look(summary, series)
+        look = series_look(summary, series)
         plots.draw_band(ax, thresholds, *profile, **look)
         few = [column[::5] for column in (thresholds, *profile)]
         words = [f"fraction of runs above {number(threshold)}" for threshold in few[0]]
-        panel.traces.append(Trace(series.label, look["colour"], words, *few))
+        panel.traces.append(Trace(look["label"], look["colour"], words, *few))
     ax.set(xlabel="normalised score τ", ylabel="fraction of runs above τ", ylim=(-0.02, 1.02))
     _legend(figure, [panel])
-    caption = _caption(found, "Bands: pointwise 95 % bootstrap intervals")
+    caption = _caption(summary, found, "Bands: pointwise 95 % bootstrap intervals")
     return Figure("profiles", "Performance profiles", caption, figure, [panel])
 
 
@@ -223,7 +230,7 @@ def _rates(summary: Summary) -> Figure:
         for i, series in enumerate(summary.series):
             found = summary.best_along(series, panel.title, lambda group: group.config.learning_rate)
             shift = 1.03 ** (i - len(summary.series) / 2)  # so that the intervals of agents do not overlap
-            _draw_tried(panel, found, _look(summary, series), "learning rate", shift)
+            _draw_tried(panel, found, series_look(summary, series), "learning rate", shift)
         panel.axes.set(xscale="log", xlabel="learning rate", ylabel=f"score, {tail_text(summary.scoring.tail)}")
         groups = [group for group in [*summary.groups, *summary.diverged] if group.env == panel.title]
         rates = sorted({group.config.learning_rate for group in groups})
@@ -244,9 +251,12 @@ def _penalties(summary: Summary) -> Figure:
     for panel in panels:
         for series in (one for one in summary.series if one.agent == "s51"):
             found = summary.best_along(series, panel.title, lambda group: (group.config.normalisation, group.penalty))
-            for kind, colour in (("after", plots.NEGATIVE), ("before", plots.POSITIVE)):
-                look = _look(summary, series) | {"label": f"{series.label}, normalised {kind}", "colour": colour}
-                _draw_tried(panel, {at: group for (its, at), group in found.items() if its == kind}, look, "lambda")
+            look = series_look(summary, series)
+            ways = {"after": {}, "before": {"colour": plots.OTHER_COLOUR, "style": _STYLES[1]}}
+            for kind, its_look in ways.items():
+                kind_look = look | {"label": f"{look['label']}, normalised {kind}"} | its_look
+                tried = {at: group for (its, at), group in found.items() if its == kind}
+                _draw_tried(panel, tried, kind_look, "lambda")
         panel.axes.set_xscale("symlog", linthresh=least)
         panel.axes.set(xlabel="lambda (orthonormal)", ylabel=f"score, {tail_text(summary.scoring.tail)}")
         panel.axes.set_xlim(left=0 - 0.1 * least)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -12,8 +13,12 @@ from cramerl._pages import render
 from cramerl.claims import Claim
 from cramerl.evidence.summary import Summary
 from cramerl.reports.claims_page import claims_context
+from cramerl.reports.dots import DotPlot, dot_plots
 from cramerl.reports.figures import Figure
-from cramerl.reports.tables import Table, interval_text, settings_table
+from cramerl.reports.headline import headline
+from cramerl.reports.labels import left_out, short_labels
+from cramerl.reports.tables import Table, interval_text, make_tables, settings_table, tail_text
+from cramerl.reports.telling import telling_tables
 
 GENERATOR = "cramerl report"
 _HOW_TO_READ = (
@@ -73,6 +78,25 @@ class Section(NamedTuple):
         return [f"Made by: {summary.study.command}", *facts] if summary.study.command else facts
 
     @property
+    def finding(self) -> str:
+        """What the study found, in words."""
+        return headline(self.summary)
+
+    @property
+    def dots(self) -> list[DotPlot]:
+        """The scores as dots."""
+        return dot_plots(self.summary)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is missing or was chosen, and what short names stand for."""
+        return [*self.summary.notes, *left_out(self.summary.series)]
+
+    def telling(self) -> tuple[list[Table], str]:
+        """The tables of the page, with short names, and a sentence on what is hidden."""
+        return telling_tables(self.summary, make_tables(self.summary, short_labels(self.summary.series)))
+
+    @property
     def versions(self) -> list[str]:
         """The versions of libraries that runs were made with, each combination once."""
         curves = self.summary.curves
@@ -91,7 +115,9 @@ def to_html(sections: Sequence[Section], claims: Sequence[Claim] = (), processes
     runs, evaluated = sum(len(one.summary.curves) for one in sections), len(processes.pictures)
     counts = [f"{runs:,} {'run' if runs == 1 else 'runs'}"] if runs or not evaluated else []
     counts += [f"{evaluated:,} evaluated {'process' if evaluated == 1 else 'processes'}"] if evaluated else []
-    return _render("report.html", sections, claims, processes, title=f"Report of {' and '.join(counts)}")
+    return _render(
+        "report.html", sections, claims, processes, dots_note=_dots_note, title=f"Report of {' and '.join(counts)}"
+    )
 
 
 def to_markdown(
@@ -102,11 +128,22 @@ def to_markdown(
 
 
 def _render(
-    template: str, sections: Sequence[Section], claims: Sequence[Claim], processes: Distributions, **more: str
+    template: str, sections: Sequence[Section], claims: Sequence[Claim], processes: Distributions, **more: Any
 ) -> str:
     values = {"generator": GENERATOR, "how_to_read": _HOW_TO_READ, "sections": sections, "processes": processes}
     values |= {"settings_table": settings_table} | claims_context(claims) | more
     return render("cramerl.reports", template, **values)
+
+
+def _dots_note(summary: Summary) -> str:
+    """What the dots are."""
+    single = any(not math.isfinite(group.score.low) for group in summary.shown)
+    interval = "; a bar is a 95 % bootstrap interval" + (", which one seed does not have" if single else "")
+    tail = tail_text(summary.scoring.tail)
+    return (
+        f"A dot is the mean return in the {tail} of the steps, over seeds{interval}. Lines run from the lowest to the "
+        "highest value on them."
+    )
 
 
 def inline_svg(svg: str, prefix: str) -> str:
@@ -124,8 +161,8 @@ def to_text(sections: Sequence[Section], width: int) -> str:
     """A short table for each study, for a terminal: agents below each other, games side by side."""
     lines: list[str] = []
     for one in sections:
-        notes = [*one.summary.notes, *(f"Distributions: {words}" for words in one.distributions.sentences)]
-        lines += [one.summary.title, *_grid(one.summary, width)]
+        notes = [*one.notes, *(f"Distributions: {words}" for words in one.distributions.sentences)]
+        lines += [one.summary.title, *textwrap.wrap(one.finding, max(width, 32)), *_grid(one.summary, width)]
         lines += [line for note in notes for line in textwrap.wrap(f"note: {note}", max(width, 32))]
         lines.append("")
     return "\n".join(lines).rstrip("\n")
@@ -141,7 +178,7 @@ def _grid(summary: Summary, width: int) -> list[str]:
     }
     if summary.aggregates is not None and len(summary.games) > 1:
         columns["IQM"] = {series: found["iqm"] for series, found in summary.aggregates.intervals.items()}
-    agents = ["", *(series.label for series in summary.series)]
+    agents = ["", *short_labels(summary.series).values()]
     blocks: list[list[list[str]]] = []
     for title, found in columns.items():
         column = [title, *(interval_text(found[one]) if one in found else "" for one in summary.series)]

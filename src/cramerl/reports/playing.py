@@ -18,6 +18,7 @@ from cramerl.evidence.scores import ScoreGroup
 from cramerl.evidence.summary import Summary
 from cramerl.reports.distributions import draw_distributions
 from cramerl.reports.figures import Figure
+from cramerl.reports.labels import short_labels
 from cramerl.runs.folder import load_group
 from cramerl.watching.recording import Recording, read_evaluation
 
@@ -25,7 +26,7 @@ from cramerl.watching.recording import Recording, read_evaluation
 if TYPE_CHECKING:
     from cramerl.runs.agents import Loaded
 
-_SIGNED = ("s51", "u51", "l51")  # agents whose masses may be negative
+SIGNED = ("s51", "u51", "l51")  # agents whose masses may be negative
 _MOST_STEPS = 200  # that an agent plays
 _NO_WEIGHTS = "their weights were not kept"
 
@@ -52,14 +53,15 @@ def draw_agents(
     summary: Summary, budget: Budget, on_progress: Callable[[str], None] = lambda message: None
 ) -> tuple[list[Figure], list[str]]:
     """Draw what one run of each agent predicts on each game; sentences say which have no figure, and why."""
-    figures, missing = [], dict[str, list[str]]()
+    figures, missing, labels = [], dict[str, list[str]](), short_labels(summary.series)
     # Agents whose masses may be negative come first on each game: readers look for them.
     for group in sorted(
-        summary.shown, key=lambda group: (summary.games.index(group.env), group.series.agent not in _SIGNED)
+        summary.shown, key=lambda group: (summary.games.index(group.env), group.series.agent not in SIGNED)
     ):
-        found = _draw_group(group, budget, on_progress)
+        title = f"{labels[group.series]} on {group.env}"
+        found = _draw_group(group, title, budget, on_progress)
         if isinstance(found, str):
-            missing.setdefault(found, []).append(f"{group.series.label} on {group.env}")
+            missing.setdefault(found, []).append(title)
         else:
             figures.append(found)
     if not figures and set(missing) == {_NO_WEIGHTS}:
@@ -111,9 +113,8 @@ def play(curve: Curve, steps: int) -> tuple[Recording, Loaded]:
         return record([watched], epsilon=0.0, max_steps=steps), loaded
 
 
-def _draw_group(group: ScoreGroup, budget: Budget, on_progress: Callable[[str], None]) -> Figure | str:
+def _draw_group(group: ScoreGroup, title: str, budget: Budget, on_progress: Callable[[str], None]) -> Figure | str:
     """A figure, or why there is none."""
-    label = f"{group.series.label} on {group.env}"
     curve = next((one for one in sorted(group.curves, key=lambda one: one.seed) if has_weights(one.source)), None)
     if curve is None:
         return _NO_WEIGHTS
@@ -135,7 +136,7 @@ def _draw_group(group: ScoreGroup, budget: Budget, on_progress: Callable[[str], 
         if loaded.note is not None:
             note = _plain(loaded.note, curve.source)
             caption += f" {note[0].upper()}{note[1:]}."
-        figure = draw_distributions(recording, f"distributions-{group.series.label}-{group.env}", label, caption)
+        figure = draw_distributions(recording, f"distributions-{group.series.label}-{group.env}", title, caption)
     except Exception as error:
         return _reason(error, curve.source)
     finally:

@@ -16,6 +16,7 @@ from cramerl.evidence.published import published_scores
 from cramerl.evidence.scores import ScoreGroup
 from cramerl.evidence.statistics import Interval
 from cramerl.evidence.summary import Summary
+from cramerl.reports.labels import Labels, compared, full_labels
 from cramerl.runs.config import SETTINGS, applies_to_agent
 from cramerl.runs.env_options import options_text
 from cramerl.runs.scores import MUCH_CLIPPED
@@ -53,17 +54,18 @@ class Table(NamedTuple):
     note: str = ""
 
 
-def make_tables(summary: Summary) -> list[Table]:
-    """The tables of a study that have rows."""
-    tables = [_scores(summary)]
+def make_tables(summary: Summary, labels: Labels | None = None) -> list[Table]:
+    """The tables of a study that have rows; ``labels`` are the names of its series, by default their full names."""
+    labels = full_labels(summary.series) if labels is None else labels
+    tables = [_scores(summary, labels)]
     if summary.aggregates is not None:
-        tables.append(_aggregates(summary.aggregates))
-    tables.append(_comparisons(summary))
+        tables.append(_aggregates(summary.aggregates, labels))
+    tables.append(_comparisons(summary, labels))
     if summary.tuned("learning_rate"):
-        tables.append(_rates(summary))
+        tables.append(_rates(summary, labels))
     if summary.tuned(*PENALTY_SETTINGS):
-        tables.append(_penalties(summary))
-    tables.append(_diagnostics(summary))
+        tables.append(_penalties(summary, labels))
+    tables.append(_diagnostics(summary, labels))
     if summary.family == "Atari":
         tables.append(_published(summary))
     return [table for table in tables if table.rows]
@@ -129,7 +131,7 @@ def _interval(found: Interval) -> Entry:
     return Entry(interval_text(found), found.estimate)
 
 
-def _scores(summary: Summary) -> Table:
+def _scores(summary: Summary, labels: Labels) -> Table:
     tail = tail_text(summary.scoring.tail)
     rows = []
     for group in summary.shown:
@@ -140,7 +142,7 @@ def _scores(summary: Summary) -> Table:
         if group.tried > 1:
             setting += f" (best of {group.tried})"
         whole, seeds = float(group.whole.mean()), len(group.scores)
-        row = [group.env, group.series.label, _interval(group.score), Entry(number(whole), whole)]
+        row = [group.env, labels[group.series], _interval(group.score), Entry(number(whole), whole)]
         rows.append([*row, Entry(str(seeds), seeds), Entry(f"{group.steps:,}", group.steps), setting])
     tried = any(group.tried > 1 for group in summary.shown)
     columns = ["game", "agent", tail, "whole run", "seeds", "steps", "best setting" if tried else "setting"]
@@ -151,12 +153,12 @@ def _scores(summary: Summary) -> Table:
     return Table("scores", "Scores", columns, rows, note)
 
 
-def _aggregates(found: Aggregates) -> Table:
+def _aggregates(found: Aggregates, labels: Labels) -> Table:
     rows = []
     for series, scores in found.scores.items():
         runs = sorted({len(runs) for runs in scores})
         seeds = Entry("–".join(map(str, dict.fromkeys((runs[0], runs[-1])))), runs[0])
-        rows.append([series.label, *(_interval(found.intervals[series][name]) for name in AGGREGATES), seeds])
+        rows.append([labels[series], *(_interval(found.intervals[series][name]) for name in AGGREGATES), seeds])
     note = (
         f"Over {', '.join(found.games)}; {found.scale}. 95 % stratified bootstrap intervals, with the scale taken as "
         "exact; none if a game has one seed. Smaller optimality gaps are better."
@@ -164,7 +166,7 @@ def _aggregates(found: Aggregates) -> Table:
     return Table("aggregates", "Aggregates", ["agent", *AGGREGATES.values(), "seeds per game"], rows, note)
 
 
-def _comparisons(summary: Summary) -> Table:
+def _comparisons(summary: Summary, labels: Labels) -> Table:
     def difference(found: Interval | None) -> str:
         if found is None:
             return ""
@@ -173,10 +175,9 @@ def _comparisons(summary: Summary) -> Table:
 
     rows = []
     for one in summary.comparisons:
-        words = f"{one.first.label} against {one.second.beside(one.first)}"
         improvement = _interval(one.improvement) if math.isfinite(one.improvement.low) else "–"
         env = one.env or "all, normalised"
-        rows.append([words, env, difference(one.difference), improvement, difference(one.whole)])
+        rows.append([compared(one, labels), env, difference(one.difference), improvement, difference(one.whole)])
     note = (
         "Difference of mean scores; the probability that a run of the first beats a run of the second (ties count one "
         "half); and the difference of means over the whole run. Each with its 95 % bootstrap interval, not corrected "
@@ -186,7 +187,7 @@ def _comparisons(summary: Summary) -> Table:
     return Table("comparisons", "Comparisons", columns, rows, note)
 
 
-def _rates(summary: Summary) -> Table:
+def _rates(summary: Summary, labels: Labels) -> Table:
     rows = []
     for env, series in itertools.product(summary.games, summary.series):
         found = summary.best_along(series, env, lambda group: group.config.learning_rate)
@@ -196,7 +197,7 @@ def _rates(summary: Summary) -> Table:
             texts = {rate: number(scored[rate].estimate) if rate in scored else "diverged" for rate in found}
             by_rate = ", ".join(f"{rate:g}: {text}" for rate, text in texts.items())
             at_edge = "yes" if best in (min(scored), max(scored)) else "no"
-            rows.append([env, series.label, Entry(f"{best:g}", best), _interval(scored[best]), by_rate, at_edge])
+            rows.append([env, labels[series], Entry(f"{best:g}", best), _interval(scored[best]), by_rate, at_edge])
     columns = ["game", "agent", "best rate", "score there", "score by rate", "at the edge"]
     note = (
         "For each rate, the best of the other settings that were tried. A best rate at the edge of the range may not "
@@ -205,14 +206,14 @@ def _rates(summary: Summary) -> Table:
     return Table("rates", "Learning rates", columns, rows, note)
 
 
-def _penalties(summary: Summary) -> Table:
+def _penalties(summary: Summary, labels: Labels) -> Table:
     rows = []
     for env, series in itertools.product(summary.games, summary.series):
         found = summary.best_along(series, env, lambda group: (group.config.normalisation, group.penalty))
         scored = [group for group in found.values() if group is not None and series.agent == "s51"]
         for group in scored if len(scored) > 1 else ():
             given = group.config.mass_penalty
-            row = [env, series.label, group.config.normalisation, Entry(f"{group.penalty:g}", group.penalty)]
+            row = [env, labels[series], group.config.normalisation, Entry(f"{group.penalty:g}", group.penalty)]
             row += [Entry(f"{given:g} ({group.config.mass_penalty_scale})", given), _interval(group.score)]
             rows.append(row + [_diagnostic(summary, group, name) for name in ("dist/mass", "dist/negative_mass")])
     columns = ["game", "agent", "normalisation", "lambda", "as given", "score", "mass", "negative mass"]
@@ -223,14 +224,14 @@ def _penalties(summary: Summary) -> Table:
     return Table("penalties", "Mass penalty of S51", columns, rows, note)
 
 
-def _diagnostics(summary: Summary) -> Table:
+def _diagnostics(summary: Summary, labels: Labels) -> Table:
     logged = [name for name in _DIAGNOSTICS if any(name in curve.metrics for curve in summary.curves)]
     rows, clipped = [], []
     for group in summary.shown if logged else ():
         found = {name: _diagnostic(summary, group, name) for name in logged}
-        rows.append([group.env, group.series.label, *found.values()])
+        rows.append([group.env, labels[group.series], *found.values()])
         if getattr(found.get("dist/clipped_mass"), "value", 0) > MUCH_CLIPPED:
-            clipped.append(f"{group.series.label} on {group.env}")
+            clipped.append(f"{labels[group.series]} on {group.env}")
     note = f"Means over the {tail_text(summary.scoring.tail)} of the steps and over seeds."
     if clipped:
         note += (

@@ -1,5 +1,5 @@
 "use strict";
-// Sorts tables.
+// Sorts tables, and opens what a link leads to.
 
 const collator = new Intl.Collator("en", { numeric: true });
 
@@ -36,3 +36,13 @@ function makeSortable(table) {
 }
 
 document.querySelectorAll("table.sortable").forEach(makeSortable);
+
+// A link to something that is folded opens it.
+function openTarget() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  target?.scrollIntoView();
+}
+
+addEventListener("hashchange", openTarget);
+openTarget();
