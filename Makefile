@@ -66,7 +66,7 @@ bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/deep.py
 
 study: $(or $(wildcard $(VENV)/.ready-all),$(READY))  ## figures and tables of docs/study.md, from results/
-	$(BIN)/cramerl report results --out out/study
+	$(BIN)/cramerl report $(filter-out results/defaults-%,$(patsubst %/,%,$(wildcard results/*/))) --out out/study
 	mkdir -p docs/study/figures
 	cp out/study/tables.md docs/study/
 	$(BIN)/python results/defaults_tables.py > docs/study/defaults.md

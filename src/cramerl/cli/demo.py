@@ -19,8 +19,8 @@ from cramerl.runs.scores import tail_score
 if TYPE_CHECKING:
     from cramerl.runs.trainer import OnProgress, Run
 
-# The best rates on this game (docs/study.md); the preset's are a compromise over four games. One support for all, so that
-# their charts can be compared, and S51 as the paper has it.
+# The best rates on this game (docs/study.md); the preset's are a compromise over four games. One support for all,
+# so that their charts can be compared, and S51 as the paper has it.
 _SUPPORT = {"v_min": -10.0, "v_max": 10.0}
 _AGENTS = {
     "s51": {"learning_rate": 1e-4, "next_distribution": "signed", **_SUPPORT},
