@@ -87,13 +87,13 @@ def make_logs(evaluated: Path, out: Path) -> None:
 def make_readme(out: Path) -> None:
     """Photograph the pages that the commands of README.md make."""
     with tempfile.TemporaryDirectory() as folder, open_chromium(Path(folder) / "profile") as browser:
-        machines, runs, report = (Path(folder) / name for name in ("machines", "runs", "report"))
+        machines, runs, report = (Path(folder) / name for name in ("machines", "compare", "report"))
         run("evaluate", "--data", "example:machines", "--policy", "careful=careful_*", "--out", machines)
         photograph(browser, machines / "evaluation.html", out / "log-machines.png", height=700)
         seeds = ("--seeds", "0-4", "--steps", "3e4")
         run("sweep", runs, "--agents", "dqn,c51,l51", "--envs", "CartPole-v1", *seeds)
         run("report", runs, "--out", report)
-        photograph(browser, report / "report.html", out / "compare.png", height=760)
+        photograph(browser, report / "report.html", out / "compare.png", height=670)
 
 
 def make(demo: Path, out: Path) -> None:
