@@ -69,6 +69,8 @@ plan() { # what decides most for its time comes first
     )
     fresh c51 CartPole-v1 "$(length 100000 10000) $classic" 0:200
     fresh l51 CartPole-v1 "$(length 100000 10000) $classic" 0:200
+    fresh s51 Acrobot-v1 "$(length 100000 10000) $classic" -100:0
+    fresh s51 CartPole-v1 "$(length 100000 10000) $classic" 0:100
     fresh hl_gauss Acrobot-v1 "$(length 100000 10000) $classic" -200:200
     fresh u51 Breakout-MinAtar "$minatar" -1:100
     fresh l51 Freeway-MinAtar "$minatar" -10:10
