@@ -97,3 +97,29 @@ def test_the_defects_of_a_solution_vanish_and_those_of_others_do_not(rng, proces
 
 def rows_of(features, rewards, order, ended):
     return make_rows(features, rewards, features[order], ended, None, None)
+
+
+def test_a_constant_that_rounding_hides_is_free_of_the_penalty(rng):
+    """t + 100 and t + 101 span the constant, which their Gram matrix shows to six digits only."""
+    t, following = rng.uniform(size=(2, 200))
+    x, x_next = (np.column_stack([100 + one, 101 + one]) for one in (t, following))
+    model = DistributionalLSTD(SUPPORT, 0.9, regularisation=0.01).fit(x, t, x_next)
+    np.testing.assert_allclose(model.predict_masses(x).sum(axis=1), 1, atol=1e-7)
+    assert "A constant is in the span" in model.certificate_.sentences[0]
+
+
+def test_a_constant_that_is_lost_is_warned_of(rng):
+    x = rng.normal(size=(2, 2))
+    x[:, 1] = x[:, 0] + 1e-4 * x[:, 1]
+    states, following = rng.integers(0, 2, size=(2, 40))
+    with pytest.warns(UserWarning, match="total mass of .* in place of one: columns of X depend"):
+        DistributionalLSTD(SUPPORT, 0.9, regularisation=0.01).fit(x[states], 1.0 * states, x[following])
+
+
+def test_a_correction_that_leads_nowhere_is_undone():
+    """With no digits left, the answer is that of the plain system, with a warning."""
+    process = MarkovRewardProcess([[0.5, 0.5], [0.3, 0.7]], np.array([1e-3, 1.1e-3]), 1 - 1e-9)
+    features = np.array([[1.0, 1.0], [1.0, 1.0 + 1e-5]])
+    with pytest.warns(UserWarning, match="may be wrong by"):
+        found = evaluate(process, features, Support.uniform(1e6, 1e6 + 1e-3, 4))
+    assert np.abs(found.masses).max() < 10

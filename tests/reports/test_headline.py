@@ -2,6 +2,7 @@
 
 import pytest
 from study_runs import summary_of, tables_of, write_run
+from sweep_folders import diverge
 
 from cramerl.evidence.scores import Series
 from cramerl.evidence.statistics import bootstrap_interval
@@ -33,7 +34,7 @@ def test_one_seed_tells_nothing_apart(tmp_path):
 
 
 def test_who_is_ahead_and_by_how_much(tmp_path):
-    summary = summary_of(write_agents(tmp_path, {"dqn": 9.0, "c51": 20.0, "s51": 8.0}, seeds=5))
+    summary = summary_of(write_agents(tmp_path, {"dqn": 9.0, "c51": 20.0, "s51": 8.0}, seeds=10))
     score = interval_text(summary.best[Series("c51"), GAME].score)
     ahead = f"c51 is ahead with {score}, {difference(summary, 'c51', 'dqn')} above dqn, the next."
     assert headline(summary) == f"On {GAME}: {ahead}"
@@ -41,10 +42,46 @@ def test_who_is_ahead_and_by_how_much(tmp_path):
 
 def test_who_cannot_be_told_apart(tmp_path):
     """The same seeds have the same noise, so equal levels give equal scores."""
-    summary = summary_of(write_agents(tmp_path, {"dqn": 5.0, "c51": 10.0, "u51": 10.0}, seeds=5))
+    summary = summary_of(write_agents(tmp_path, {"dqn": 5.0, "c51": 10.0, "u51": 10.0}, seeds=10))
     text = headline(summary)
     assert "c51 and u51 cannot be told apart; c51 is 0.000 [" in text
     assert text.endswith(f"Behind c51: dqn by {difference(summary, 'c51', 'dqn')}.")
+
+
+def test_an_agent_with_one_seed_is_not_compared(tmp_path):
+    write_agents(tmp_path, {"c51": 20.0, "s51": 8.0}, seeds=10)
+    summary = summary_of(write_agents(tmp_path, {"dqn": 9.0}))
+    text = headline(summary)
+    assert f"c51 is ahead with {interval_text(summary.best[Series('c51'), GAME].score)}" in text
+    assert text.endswith(f"{difference(summary, 'c51', 's51')} above s51, the next. dqn: one seed, so not compared.")
+
+
+def test_a_leader_of_many_is_judged_among_all_pairs(tmp_path, monkeypatch):
+    """With ten agents the level is 1 - 0.05 / 45."""
+    levels = []
+
+    def spy(*args, level=0.95, **settings):
+        levels.append(level)
+        return bootstrap_interval(*args, level=level, **settings)
+
+    monkeypatch.setattr("cramerl.reports.headline.bootstrap_interval", spy)
+    for steps in range(1, 11):
+        write_run(tmp_path / str(steps), "u51", n_step=steps, seeds=2)
+    headline(summary_of(tmp_path))
+    assert {0.95, 1 - 0.05 / 45} == set(levels)
+
+
+def test_runs_of_several_protocols_are_not_ranked(tmp_path):
+    write_run(tmp_path / "plain", "s51", seeds=3)
+    write_run(tmp_path / "sticky", "c51", seeds=3, sticky=0.25)
+    assert headline(summary_of(tmp_path, mix_protocols=True)).startswith("These runs follow different protocols")
+
+
+def test_a_run_that_diverged_is_named(tmp_path):
+    write_agents(tmp_path, {"c51": 20.0, "s51": 8.0}, seeds=10)
+    log = tmp_path / f"s51-{GAME}" / "metrics.jsonl"
+    diverge(log, {"seed": 3}, 500)
+    assert headline(summary_of(tmp_path)).endswith(" s51: no score, because a run diverged.")
 
 
 def test_over_several_games_the_iqm_decides(study):

@@ -74,14 +74,15 @@ def normalise(scores: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats:
     return (np.asarray(scores, np.float64) - below) / (above - below)
 
 
-def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int = 0) -> Interval:
-    """95 % percentile interval of a statistic: runs are resampled within each game (stratified bootstrap).
+def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int = 0, level: float = 0.95) -> Interval:
+    """Percentile interval of a statistic: runs are resampled within each game (stratified bootstrap).
 
     Args:
         name: one of `STATISTICS`.
         scores: one or two agents' scores, resampled independently.
         reps: number of resamples.
         seed: seed of the resampling; the same seed gives the same interval.
+        level: how often intervals should hold the true value.
 
     Example:
         >>> found = bootstrap_interval("mean", [1.0, 2.0, 3.0, 4.0])
@@ -99,7 +100,7 @@ def bootstrap_interval(name: str, *scores: Scores, reps: int = REPS, seed: int =
         return Interval(estimate, np.nan, np.nan)
     rng = np.random.default_rng(seed)
     draws = compute(*([runs[rng.integers(len(runs), size=(reps, len(runs)))] for runs in games] for games in agents))
-    low, high = np.percentile(draws, _ENDS)
+    low, high = np.percentile(draws, [(100 - 100 * level) / 2, (100 + 100 * level) / 2])
     return Interval(estimate, float(low), float(high))
 
 

@@ -191,7 +191,7 @@ def evaluate(
     problem = make_problem(process, features, support, normalisation, state_distribution)
     system = process_system(problem)
     found = solve(system, method, tol, process.discount, problem.largest_error)
-    if rounding_of_sums(process.discount, problem.worst_condition(), support) > REFINED_FROM:
+    if rounding_of_sums(process.discount, problem.whitening.scaled_condition, support) > REFINED_FROM:
         defect = partial(state_defect, problem)
         found = refined(found, system, defect, method, tol, process.discount, problem.largest_error)
     _warn_of_error(problem, found)
@@ -208,9 +208,9 @@ def _warn_of_error(problem: Problem, found: Solution) -> None:
     if found.error <= MOST_ERROR and rounding <= MOST_ERROR:
         return
     why = "with weights that are not stationary the process may diverge"
-    if problem.stationary and found.residual / certain > MOST_ERROR:
+    if problem.stationary and found.residual / certain > MOST_ERROR and found.method != "direct":
         why = f"1 - discount = {certain:.3g} is too little for this method; method='direct' may reach it"
-    elif problem.stationary and found.error > MOST_ERROR:
+    elif problem.stationary and found.error > MOST_ERROR and found.method != "direct":
         least = problem.state_distribution[problem.state_distribution > 0].min()
         why = f"rounding hides states of little weight (the least is {least:.1e}); method='direct' may find them"
     elif problem.stationary:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
 
 from cramerl._arrays import Floats
 from cramerl.linear.krylov import FixedPoint, solve_fixed_point
@@ -33,7 +34,7 @@ _ROUNDINGS = 4.0
 # Rounding of sums from which a solution is refined, and how small a correction, of the error allowed, ends that.
 REFINED_FROM = 1e-8
 _CORRECTED = 1e-3
-_MOST_REFINEMENTS = 4
+_MOST_REFINEMENTS = 5
 
 
 class Solution(NamedTuple):
@@ -112,18 +113,23 @@ def refined(
     discount: float,
     size: Callable[[Floats], float] = _norm,
 ) -> Solution:
-    """A solution corrected until its defect, which ``defect`` gives with more digits than the system has, is gone.
+    """A solution corrected until its defect is gone, which ``defect`` gives with more digits than the system has.
 
-    Its error is the size of the last correction.
+    Its error is the size of the correction that is left. One that does not make the next smaller is undone.
     """
-    for _ in range(_MOST_REFINEMENTS):
-        left = defect(found.weights)
-        correction = solve(replace(system, constant=left), method, tol, discount).weights
-        error = size(correction)
-        found = found._replace(weights=found.weights + correction, residual=_norm(left), error=error)
-        if not error > _CORRECTED * MOST_ERROR:
-            break
-    return found
+    best, weights = found._replace(error=np.inf), found.weights
+    with np.errstate(all="ignore"):
+        for _ in range(_MOST_REFINEMENTS):
+            left = defect(weights)
+            correction = solve(replace(system, constant=left), method, tol, discount).weights
+            error = size(correction)
+            if not error < best.error:
+                break
+            best = found._replace(weights=weights, residual=_norm(left), error=error)
+            if error <= _CORRECTED * MOST_ERROR:
+                break
+            weights = weights + correction
+    return best if np.isfinite(best.error) else found
 
 
 def _iterate(system: LinearSystem, target: float) -> FixedPoint:
@@ -147,8 +153,15 @@ def _direct(system: LinearSystem, target: float, size: Callable[[Floats], float]
             f"method must be 'krylov' or 'iteration' here, got 'direct' with {unknowns} unknowns ({gigabytes:.0f} GB)"
         )
     matrix, constant = system.dense().reshape(unknowns, unknowns), system.constant.ravel()
-    factors = lu_factor(np.eye(unknowns) - matrix, overwrite_a=True, check_finite=False)
-    weights = lu_solve(factors, constant)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)  # of what is refused below
+        factors = lu_factor(np.eye(unknowns) - matrix, overwrite_a=True, check_finite=False)
+    weights = lu_solve(factors, constant, check_finite=False)
+    if not np.isfinite(weights).all():
+        raise ValueError(
+            "discount must leave equations that have one solution: to the digits of a float, these have none or many. "
+            "Take a smaller discount, or features that depend less on each other"
+        )
     defect = constant + matrix @ weights - weights
     correction = lu_solve(factors, defect)
     for _ in range(3):  # refinement removes the rounding errors of the factorisation

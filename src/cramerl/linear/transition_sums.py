@@ -24,6 +24,8 @@ MOST_NUMBERS = 125_000_000
 MOST_DENSE = 3000
 # Distance up to which the constant counts as a combination of the features: Gram matrices square the rounding errors.
 IN_SPAN = 1e-6
+# Roundings of the terms of a sum over rows that add up.
+_ROUNDINGS = 4.0
 # Share of the typical mean return up to which clipping may move the means without a word.
 _LITTLE_WORTH = 0.01
 # What sums over different rows add up.
@@ -277,11 +279,13 @@ def constant_weights(sums: FeatureSums) -> Floats | None:
 
 
 def nearest_constant(sums: FeatureSums) -> tuple[Floats, float]:
-    """Weights (D,) of the combination that is closest to one, and its distance over the data."""
+    """Weights (D,) of the combination closest to one, and its distance over the data: zero if rounding hides it."""
     gram, mean = sums.gram / sums.weight, sums.total / sums.weight
     scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
     best = least_squares(gram / np.outer(scale, scale), mean / scale, 1e-13) / scale
-    return best, float(np.sqrt(max(0.0, 1.0 - mean @ best)))
+    # Rounding of the Gram matrix moves the squared distance by as much.
+    hidden = _ROUNDINGS * np.finfo(float).eps * float(np.abs(best) @ np.abs(gram) @ np.abs(best))
+    return best, float(np.sqrt(max(0.0, 1.0 - mean @ best - hidden)))
 
 
 def system_from_moments(

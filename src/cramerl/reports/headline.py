@@ -9,22 +9,27 @@ from typing import Literal
 from cramerl._arrays import Floats
 from cramerl.evidence.scores import Series
 from cramerl.evidence.statistics import Interval, bootstrap_interval
-from cramerl.evidence.summary import FEW_SEEDS, Summary
+from cramerl.evidence.summary import Summary
 from cramerl.reports.labels import Labels, short_labels
 from cramerl.reports.tables import interval_text, number
 
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _MOST_GAMES = 4  # whose findings are told one by one if there is no scale that they share
 _MOST_NAMES = 4
+# With fewer, percentile intervals of a bootstrap are too narrow.
+_FEW_SEEDS = 10
 Difference = Literal["difference_of_means", "difference_of_iqms"]
 
 
 def headline(summary: Summary) -> str:
     """The finding in a few sentences."""
     found = summary.aggregates
-    names = {one: _name(label, one) for one, label in short_labels(summary.series).items()}
+    series = list(dict.fromkeys([*summary.series, *(group.series for group in summary.diverged)]))
+    names = {one: _name(label, one) for one, label in short_labels(series).items()}
     if not summary.best:
         return "No run has a score."
+    if len({one.protocol for one in summary.series}) > 1:
+        return "These runs follow different protocols, so they are shown side by side and not ranked."
     if found is not None and len(found.games) > 1 and len(found.scores) > 1:
         iqms = {one: its["iqm"] for one, its in found.intervals.items()}
         finding = _finding(iqms, found.scores, "difference_of_iqms", names, summary.scoring.seed)
@@ -48,9 +53,13 @@ def _name(label: str, series: Series) -> str:
 
 def _on_game(summary: Summary, env: str, names: Labels) -> str:
     groups = {one: group for (one, game), group in summary.best.items() if game == env}
+    lost = dict.fromkeys(group.series for group in summary.diverged if group.env == env and group.series not in groups)
+    if not groups:
+        return f"On {env}: no run has a score."
     scores = {one: group.score for one, group in groups.items()}
     runs = {one: [group.scores] for one, group in groups.items()}
-    return f"On {env}: {_finding(scores, runs, 'difference_of_means', names, summary.scoring.seed)}"
+    without = f" {_some([names[one] for one in lost])}: no score, because a run diverged." if lost else ""
+    return f"On {env}: {_finding(scores, runs, 'difference_of_means', names, summary.scoring.seed)}{without}"
 
 
 def _finding(
@@ -61,30 +70,31 @@ def _finding(
     seed: int,
 ) -> str:
     """Who is ahead and by how much."""
-    order = sorted(scores, key=lambda one: -scores[one].estimate)
-    first, *others = order
+    ordered = sorted(scores, key=lambda one: -scores[one].estimate)
+    single = [one for one in ordered if not math.isfinite(scores[one].low)]
+    first, *others = order = [one for one in ordered if one not in single] or ordered
+    if len(scores) == 1:
+        return f"{names[first]} scores {interval_text(scores[first])}{' (one seed, so no interval)' if single else ''}."
+    if len(single) == len(scores):
+        listed = [f"{names[one]} {number(scores[one].estimate)}" for one in order]
+        return f"one seed, so the {count_text(len(order))} cannot be told apart: {', '.join(listed)}."
+    unsettled = f" {_some([names[one] for one in single])}: one seed, so not compared." if single else ""
+    least = min(len(game) for one in order for game in runs[one])
+    few = f" These are few seeds ({least}), so the intervals are too narrow." if least < _FEW_SEEDS else ""
     if not others:
-        single = "" if math.isfinite(scores[first].low) else " (one seed, so no interval)"
-        return f"{names[first]} scores {interval_text(scores[first])}{single}."
-    if not all(math.isfinite(scores[one].low) for one in order):
-        return _without_intervals(order, scores, names)
+        return f"{names[first]} scores {interval_text(scores[first])}.{unsettled}{few}"
     apart = {one: bootstrap_interval(difference, runs[first], runs[one], seed=seed) for one in others}
-    tied = [one for one in others if apart[one].low <= 0]
+    # The first was chosen from all by these scores, so a difference counts if it would among all pairs.
+    level = 1 - 0.05 / math.comb(len(order), 2)
+    surely = {one: bootstrap_interval(difference, runs[first], runs[one], seed=seed, level=level) for one in others}
+    tied = [one for one in others if surely[one].low <= 0]
     nearest = f"{interval_text(apart[others[0]])} above {names[others[0]]}"
-    least = min(len(game) for games in runs.values() for game in games)
-    few = f" These are few seeds ({least}), so the intervals are too narrow." if least < FEW_SEEDS else ""
     if not tied:
-        return f"{names[first]} is ahead with {interval_text(scores[first])}, {nearest}, the next.{few}"
-    text = f"{_some([names[one] for one in (first, *tied)])} cannot be told apart; {names[first]} is {nearest}."
-    return text + _behind(first, [one for one in others if one not in tied], apart, names) + few
-
-
-def _without_intervals(order: Sequence[Series], scores: Mapping[Series, Interval], names: Labels) -> str:
-    """The scores of agents of which some have one seed."""
-    single = [one for one in order if not math.isfinite(scores[one].low)]
-    of_whom = "" if len(single) == len(order) else f" of {_some([names[one] for one in single])}"
-    listed = [f"{names[one]} {number(scores[one].estimate)}" for one in order]
-    return f"one seed{of_whom}, so the {count_text(len(order))} cannot be told apart: {', '.join(listed)}."
+        text = f"{names[first]} is ahead with {interval_text(scores[first])}, {nearest}, the next."
+    else:
+        text = f"{_some([names[one] for one in (first, *tied)])} cannot be told apart; {names[first]} is {nearest}."
+        text += _behind(first, [one for one in others if one not in tied], apart, names)
+    return text + unsettled + few
 
 
 def _behind(first: Series, behind: Sequence[Series], apart: Mapping[Series, Interval], names: Labels) -> str:
