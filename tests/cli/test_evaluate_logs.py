@@ -215,3 +215,14 @@ def test_ctrl_c_leaves_nothing_half_written(data, tmp_path):
         assert process.wait(60) == 130
         assert "nothing was left half-written" in process.stderr.read()
     assert not (tmp_path / "out").exists()
+
+
+def test_a_process_leaves_no_page_of_a_log_behind(data, tmp_path):
+    assert run("evaluate", "--data", data, *COLUMNS, *QUICK, "--out", tmp_path).returncode == 0
+    result = run("evaluate", "ring", "--out", tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert f"removed {tmp_path / 'evaluation.html'}, which was of another evaluation" in result.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"evaluation.json", "evaluation.png"}
+    (tmp_path / "evaluation.html").write_text("mine")
+    assert run("evaluate", "ring", "--out", tmp_path).returncode == 0
+    assert (tmp_path / "evaluation.html").read_text() == "mine"

@@ -85,3 +85,10 @@ def test_it_says_at_once_what_it_does(monkeypatch):
     monkeypatch.setattr("cramerl.cli.verify.show_progress", said.append)
     assert run("verify", "9i").returncode == 0
     assert said == ["recomputing the claims ...", "recomputing claim 9i (1 of 1) ...", ""]
+
+
+def test_a_claim_is_not_taken_for_a_file(tmp_path):
+    result = run("verify", "--html", "9f", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "--html must be followed by a file, got 9f: write claims first" in result.stderr
+    assert not list(tmp_path.iterdir())

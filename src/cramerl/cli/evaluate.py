@@ -115,6 +115,10 @@ def run(options: argparse.Namespace) -> int:
     print(summary, end="\n\n")
     for path in written:
         print(outputs.say(path))
+    if work is not _evaluate_log:
+        for path in evaluations.left_by_a_log(options.out):
+            path.unlink()
+            print(f"removed {path}, which was of another evaluation")
     return status
 
 

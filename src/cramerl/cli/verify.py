@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -78,6 +79,8 @@ def _check_outputs(options: argparse.Namespace) -> Outputs:
         raise ValueError(f"--json, --html and --markdown must be different files, got {places[0]} and {places[-1]}")
     outputs = Outputs("cramerl verify", overwrite=options.overwrite)
     for flag in ("json", "html", "markdown"):
+        if re.fullmatch(r"b?\d+[a-z]?", getattr(options, flag) or "", re.IGNORECASE):
+            raise ValueError(f"--{flag} must be followed by a file, got {getattr(options, flag)}: write claims first")
         if getattr(options, flag) not in (None, "-"):
             outputs.check(f"--{flag}", Path(getattr(options, flag)))
     return outputs

@@ -7,7 +7,7 @@ from cramerl.evaluations.clusters import (
     evaluate_on_cluster,
     write_cluster_evaluation,
 )
-from cramerl.evaluations.log_files import LOG_FILES, read_saved, write_log_evaluation
+from cramerl.evaluations.log_files import LOG_FILES, left_by_a_log, read_saved, write_log_evaluation
 from cramerl.evaluations.logs import data_source, evaluate_log, is_refused, named_policies, read_log
 from cramerl.evaluations.page import write_page
 from cramerl.evaluations.predictions import (
@@ -36,6 +36,7 @@ __all__ = [
     "evaluate_on_cluster",
     "first_rows",
     "is_refused",
+    "left_by_a_log",
     "load_policy",
     "named_features",
     "named_policies",

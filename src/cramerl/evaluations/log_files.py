@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cramerl import plots
-from cramerl._files import write_json
+from cramerl._files import is_made_by, write_json
 from cramerl._folders import EVALUATION_FILE, LOG_BYTES, read_inside
 from cramerl.evaluations.page import PAGE, write_page
 from cramerl.evaluations.processes import PICTURE
@@ -25,6 +25,13 @@ from cramerl.runs.folder import read_object
 LOG_FILES = (EVALUATION_FILE, PICTURE, MODEL_FILE, PAGE)
 """What an evaluation of a log writes into its folder."""
 _STATES = 100  # of the log, whose distributions are written
+
+
+def left_by_a_log(folder: Path) -> list[Path]:
+    """The files of an earlier evaluation of a log that another evaluation in this folder would not replace."""
+    if not is_made_by(folder / PAGE, MADE_BY):
+        return []
+    return [folder / name for name in (PAGE, MODEL_FILE) if (folder / name).is_file()]
 
 
 def write_log_evaluation(

@@ -53,7 +53,6 @@ from cramerl.linear.solve import solve as solve_system
 from cramerl.linear.support_choice import support_from_data
 from cramerl.linear.systems import LinearSystem
 from cramerl.linear.transition_sums import (
-    MOST_DENSE,
     SupportReport,
     TransitionSums,
     basis_of_sums,
@@ -371,7 +370,8 @@ class DistributionalLSTD:
         self.weights_, self.residual_, self.method_ = solved.weights, solved.found.residual, solved.found.method
         self._offset = mass_offset(self.normalisation, sums.support)
         self._basis_, self._system = solved.basis, solved.system
-        self._check_total_mass(sums)
+        if isinstance(basis, Whitening):
+            self._check_total_mass(sums)
         keeping = self.normalisation, float(self.regularisation)
         means = self.means_ = mean_system(sums, basis, *keeping)
         ratio = variance_ratio(source, sums, basis, means.weights, self.weights_, *keeping)
@@ -382,10 +382,10 @@ class DistributionalLSTD:
 
     def _check_total_mass(self, sums: TransitionSums) -> None:
         """Warn if a constant is in the span of the features, but the equations have lost it."""
-        if sums.num_features > MOST_DENSE or constant_weights(sums) is None:
+        if constant_weights(sums) is None:
             return
         total = float(sums.total @ self.weights_.sum(axis=1)) / sums.weight + self._offset * sums.support.num_atoms
-        if not abs(total - 1.0) <= MOST_ERROR:
+        if MOST_ERROR < abs(total - 1.0) <= MOST_MASS:  # beyond that it has been said that there is no solution
             warnings.warn(
                 f"the distributions have a total mass of {total:.6g} on average in place of one: columns of X depend "
                 "on each other too closely for these numbers; drop some of them",

@@ -284,7 +284,7 @@ def nearest_constant(sums: FeatureSums) -> tuple[Floats, float]:
     scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
     best = least_squares(gram / np.outer(scale, scale), mean / scale, 1e-13) / scale
     # Rounding of the Gram matrix moves the squared distance by as much.
-    hidden = _ROUNDINGS * np.finfo(float).eps * float(np.abs(best) @ np.abs(gram) @ np.abs(best))
+    hidden = _ROUNDINGS * np.finfo(float).eps * float(np.abs(best) @ (abs(gram) @ np.abs(best)))
     return best, float(np.sqrt(max(0.0, 1.0 - mean @ best - hidden)))
 
 

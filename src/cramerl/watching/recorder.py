@@ -30,6 +30,8 @@ from cramerl.watching.recording import (
 )
 
 _SUFFIXES = (".html", ".htm")
+# Returns are sums of rewards, and pages hold them in float32.
+_LARGEST = 1e30
 _STEP_BYTES = 400  # of the plain objects that hold a step
 
 
@@ -77,6 +79,8 @@ class Recorder:
     ):
         self.name, self.env = str(name), str(env)
         self.support = _as_support(support)
+        if self.support and max(abs(self.support.v_min), abs(self.support.v_max)) > _LARGEST:
+            raise ValueError(f"support must be at most {_LARGEST:g} in size, got {self.support}")
         self.discount = require_log_discount(discount)
         self.actions = None if actions is None else _names(actions)
         self._most_bytes = 1e6 * require_number("max_megabytes", max_megabytes, low=0)
@@ -134,6 +138,10 @@ class Recorder:
         if taken.dtype.kind not in "iu" or not 0 <= taken < chosen:
             raise ValueError(f"action must be an integer from 0 to {chosen - 1}, got {taken}")
         earned = require_number("reward", float(_single("reward", reward)))
+        if abs(earned) > _LARGEST:
+            raise ValueError(f"reward must be at most {_LARGEST:g} in size, got {earned}")
+        if seen.dtype.kind == "f" and not np.isfinite(seen).all():
+            raise ValueError("observation must be finite, got NaN or infinity")
         ends = [bool(_single(name, end)) for name, end in (("terminated", terminated), ("truncated", truncated))]
         self._append(seen, _Step(int(taken), earned, predicted, self._episode(), *ends))
 
@@ -214,8 +222,11 @@ class Recorder:
             raise ValueError(
                 f"distributions must have the shape of the first ones, {self._predicted}, got {predicted.shape}"
             )
-        if not np.isfinite(predicted).all():
-            raise ValueError("distributions must be finite, got NaN or infinity")
+        wrong = ~(np.abs(predicted) <= _LARGEST)  # NaN too
+        if wrong.any():
+            raise ValueError(
+                f"distributions must be finite and at most {_LARGEST:g} in size, got {predicted[wrong][0]}"
+            )
         return predicted.astype(np.float32)
 
     def _append(self, seen: np.ndarray, step: _Step) -> None:
