@@ -42,6 +42,18 @@ def test_evaluate_keeps_its_digits_in_rare_states(rng, process, normalisation):
     np.testing.assert_allclose(found.masses, right.masses, atol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["direct", "auto"])
+def test_evaluate_keeps_its_digits_near_a_discount_of_one(rng, method):
+    """States are alike in weight, but the third column is nearly the sum of the others."""
+    features = rng.normal(size=(3, 3))
+    features[:, 2] = features[:, 0] + features[:, 1] + 1e-5 * features[:, 2]
+    process = MarkovRewardProcess(rng.dirichlet(np.ones(3), 3), 1e-6 * rng.uniform(1.2, 1.4, size=3), 1 - 1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right, found = (evaluate(process, phi, Support([0.5, 1.5]), method=method) for phi in (np.eye(3), features))
+    np.testing.assert_allclose(found.masses, right.masses, atol=1e-8)
+
+
 @pytest.fixture
 def rows(rng):
     good, bad = bases(rng, 400)
