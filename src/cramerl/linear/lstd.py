@@ -265,7 +265,7 @@ class DistributionalLSTD:
     def predict(self, X: ArrayLike) -> Floats:
         """(n,) mean returns of states with features X (n, D), of the signed masses: those of LSTD if nothing clips.
 
-        Quantiles and CVaR are those of the nearest proper distribution, whose mean is `predict_mean`.
+        Quantiles and CVaR are those of the nearest proper distribution, whose mean is ``predict_mean``.
         """
         rows, atoms = self._features(X), self.support_.atoms
         return rows @ (self.weights_ @ atoms) + self._offset * atoms.sum()

@@ -89,7 +89,7 @@ class Player:
         watched: agents; the first one acts, in the environment of its own settings.
         epsilon: fraction of random actions; None for the first agent's ``eval_epsilon``.
         seed: of the environment and the random actions.
-        trust_modules: whether the name of the environment may import a module, see `make_envs`.
+        trust_modules: whether the name of the environment may import a module, see ``make_envs``.
     """
 
     def __init__(
@@ -159,8 +159,8 @@ def record(
         episodes: how many.
         epsilon: fraction of random actions; None for the first agent's ``eval_epsilon``.
         seed: of the environment and the random actions.
-        max_steps: stop after this many steps, even within an episode; None: `MOST_STEPS` for each episode.
-        trust_modules: whether the name of the environment may import a module, see `make_envs`.
+        max_steps: stop after this many steps, even within an episode; None: ``MOST_STEPS`` for each episode.
+        trust_modules: whether the name of the environment may import a module, see ``make_envs``.
         on_progress: called now and then with a line about the progress.
     """
     from cramerl.deep.agent import MOST_STEPS

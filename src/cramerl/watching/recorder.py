@@ -45,7 +45,7 @@ class _Step(NamedTuple):
 
 
 class Recorder:
-    """Records an agent of any library, one step at a time, and writes the page of `cramerl watch`.
+    """Records an agent of any library, one step at a time, and writes the page of ``cramerl watch``.
 
     Arrays may be of NumPy, PyTorch or JAX, on any device.
 

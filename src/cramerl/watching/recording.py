@@ -173,11 +173,11 @@ class Recording:
         score: (T,) points before the step, in its episode.
         episode: (T,) number of the episode, from 0.
         realised: (T,) realised return from the step on, discounted, in the learner's rewards; NaN if unknown because
-            the episode was cut off, see `realised_returns`.
+            the episode was cut off, see ``realised_returns``.
         visits: (T,) fraction of time that a process spends in each state; None for an agent.
         labels: (T,) names of the states of a process; empty for an agent.
         cut: (T,) whether the step's episode was cut off; None if none was.
-        returns: least and greatest return that rewards like those of the recording add up to, see `return_bounds`; None
+        returns: least and greatest return that rewards like those of the recording add up to (``return_bounds``); None
             if that is not known.
     """
 
@@ -251,7 +251,7 @@ def realised_returns(rewards: np.ndarray, terminated: np.ndarray, cut: np.ndarra
 
 
 def cut_episodes(terminated: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """Whether each step (T,) belongs to an episode that was cut off; arguments as in `realised_returns`."""
+    """Whether each step (T,) belongs to an episode that was cut off; arguments as in ``realised_returns``."""
     found, later = np.zeros(len(cut), bool), False
     for t in reversed(range(len(cut))):
         later = not terminated[t] and (bool(cut[t]) or later)
