@@ -28,7 +28,14 @@ RECORDS = sorted(RESULTS.glob("*/sweep.json"))
 GAMES = ("Asterix-MinAtar", "Breakout-MinAtar", "Seaquest-MinAtar", "SpaceInvaders-MinAtar")
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.parent.name)
+def marks(record):
+    """Those of many commands are for CI."""
+    return pytest.mark.slow if record.parent.name.startswith("defaults-") else ()
+
+
+@pytest.mark.parametrize(
+    "record", [pytest.param(record, marks=marks(record), id=record.parent.name) for record in RECORDS]
+)
 def test_recorded_commands_make_the_runs_that_are_there(record, monkeypatch, capsys):
     # A preset that changes makes them other commands.
     monkeypatch.chdir(RESULTS.parent)
