@@ -25,7 +25,7 @@ plan() { # the sweeps of PLAN.md in its order, with the speeds known when it was
     if [ -n "${TINY:-}" ]; then
         length="--preset smoke" frames="--preset smoke" atari=pong,breakout
     fi
-    minatar="--sticky 0.1 --max-episode-steps 10000 $length --checkpoints none --speed ${SPEED:-350000} --jobs ${JOBS:-6}"
+    minatar="--sticky 0.1 --max-episode-steps 10000 $length --checkpoints weights --speed ${SPEED:-350000} --jobs ${JOBS:-6}"
     search="$out/study-search --envs $games --seeds 10000-10002 $minatar"
     own="--v-min none --v-max none"
     rates="--learning-rate 3e-5,1e-4,3e-4,1e-3"

@@ -17,6 +17,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="RUN", help="folder of a run")
     add_lane_flag(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new or empty folder")
+    parser.add_argument(
+        "--half",
+        action="store_true",
+        help="write 16-bit weights: half the size, predictions change in the fourth digit",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,6 +29,6 @@ def run(options: argparse.Namespace) -> int:
     require_deep_libraries()
     from cramerl.runs.agents import export_agent
 
-    for path in export_agent(options.folder, options.out, lane=options.lane):
+    for path in export_agent(options.folder, options.out, lane=options.lane, half=options.half):
         print(f"wrote {path}")
     return 0

@@ -73,13 +73,15 @@ def read_weights(path: str | Path, like: Any) -> Any:
     return unflatten(like, _warned(load(Path(path), 0)).weights, f"weights of {path}")
 
 
-def export_agent(run: str | Path | Run, out: str | Path, *, lane: int = 0) -> list[Path]:
+def export_agent(run: str | Path | Run, out: str | Path, *, lane: int = 0, half: bool = False) -> list[Path]:
     """Write an agent's weights, settings and model card into a folder that can be shared.
 
     Args:
         run: the folder of a run, or what `cramerl.train` returned.
         out: a new or empty folder.
         lane: which run of a group, counted from 0.
+        half: whether to write the weights of the network as 16-bit numbers. The file is half as large, and predictions
+            change in the fourth digit. The support keeps its 32 bits.
 
     Returns:
         The files.
@@ -89,6 +91,8 @@ def export_agent(run: str | Path | Run, out: str | Path, *, lane: int = 0) -> li
         raise ValueError(f"out must be a new or empty folder, got {out}")
     loaded = _warned(load(run, lane))
     config, spec, weights = loaded.config, loaded.spec, loaded.weights
+    if half:
+        weights = {name: _halved(name, array) for name, array in weights.items()}
     record = {
         "cramerl-agent": _EXPORT_FORMAT,
         "config": json.dumps(config.to_json()),
@@ -145,7 +149,10 @@ def _read_export(path: Path, lane: int) -> Loaded:
     file = path / EXPORTED_WEIGHTS
     try:
         data = read_inside(path, EXPORTED_WEIGHTS, most=ARRAY_BYTES)
-        weights = safetensors.numpy.load(data)
+        weights = {
+            name: array.astype(np.float32) if array.dtype == np.float16 else array
+            for name, array in safetensors.numpy.load(data).items()
+        }
         record = _header(data).get("__metadata__", {})
         if record.get("cramerl-agent") != _EXPORT_FORMAT:
             raise ValueError(f"it has format {record.get('cramerl-agent')}, this version reads {_EXPORT_FORMAT}")
@@ -153,6 +160,15 @@ def _read_export(path: Path, lane: int) -> Loaded:
         return Loaded(RunGroup.from_json(config).first, spec_from_json(environment), weights)
     except (safetensors.SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{file} cannot be used: {error}") from error
+
+
+def _halved(name: str, array: np.ndarray) -> np.ndarray:
+    """A network's weights in 16 bits; ValueError if they do not fit."""
+    if name.startswith("support.") or array.dtype != np.float32:
+        return array
+    if np.abs(array).max(initial=0.0) > np.finfo(np.float16).max:
+        raise ValueError(f"half must be false: {name} has weights beyond what 16 bits can hold")
+    return array.astype(np.float16)
 
 
 def _packed(weights: dict[str, np.ndarray], record: dict[str, str]) -> bytes:
