@@ -20,7 +20,9 @@ html_math_renderer = "mathml"
 html_static_path = html_css_files = ["formulas.css"]
 html_extra_path = ["playground.html"]
 # A page that was opened as a file may not fetch the pages that it found, for an excerpt of each.
-html_js_files = [(None, {"body": "if (location.protocol === 'file:') DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false"})]
+html_js_files = [
+    (None, {"body": "if (location.protocol === 'file:') DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false"})
+]
 exclude_patterns = ["_build"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

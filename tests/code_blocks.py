@@ -52,8 +52,8 @@ def inline_commands(page: str) -> list[list[str]]:
 def shows(shown: str, printed: str, *, digits: bool = True) -> bool:
     """Whether a shown output is part of what was printed.
 
-    A line of three dots stands for any number of lines, three dots within a line for any text of it. Trailing blanks do not
-    count. Without ``digits`` any number stands for any other, and the width of columns does not count.
+    A line of three dots stands for any number of lines, three dots within a line for any text of it. Trailing blanks
+    do not count. Without ``digits`` any number stands for any other, and the width of columns does not count.
     """
     shown, printed = ("\n".join(map(str.rstrip, text.rstrip().split("\n"))) for text in (shown, printed))
     if not digits:

@@ -1,7 +1,7 @@
 """The Python of the documentation runs as it stands, and prints what the page shows.
 
-The blocks of one page share their names, in order, in a folder that is empty at first and in a process of their own. What a
-page leaves to its reader is listed in ``GIVEN``, what cannot run here in ``NOT_RUN``.
+The blocks of one page share their names, in order, in a folder that is empty at first and in a process of their own.
+What a page leaves to its reader is listed in ``GIVEN``, what cannot run here in ``NOT_RUN``.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The documentation is built without a warning, and its search works on pages that are opened as files, with no server."""
+"""The documentation is built without a warning, and its search works on pages opened as files, with no server."""
 
 import subprocess
 import sys

@@ -1,8 +1,8 @@
 """The commands of the documentation.
 
-Each command of each block is known to its parser, with every flag. Those of ``cramerl train`` and ``cramerl sweep`` are also
-checked value by value, with ``--print-config`` and ``--dry-run``. What is quick is run as it stands, in the order of its page,
-and prints what the page shows; what is not is listed in ``NOT_RUN``.
+Each command of each block is known to its parser, with every flag. Those of ``cramerl train`` and ``cramerl sweep``
+are also checked value by value, with ``--print-config`` and ``--dry-run``. What is quick is run as it stands, in the
+order of its page, and prints what the page shows; what is not is listed in ``NOT_RUN``.
 """
 
 import os
@@ -25,9 +25,7 @@ SHELL = {
 }
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
 EXTRAS = set(
-    re.findall(
-        r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1], re.M
-    )
+    re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1], re.M)
 )
 OTHERS = {".", "cd", "export", "nvidia-cuda-mps-control"}
 """Programs that are not ours, whose arguments nobody checks."""
