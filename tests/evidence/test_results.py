@@ -59,7 +59,6 @@ PARTS = (
     "penalties",
     "variants",
     "means",
-    "settings",
     "steps",
     "atari",
     "pong",
@@ -86,7 +85,7 @@ def test_the_earlier_study_is_what_is_there(tmp_path, monkeypatch, capsys):
     for words in sweeps:
         assert main(words) == 0
         assert capsys.readouterr().out.endswith(", 0 to do\n")
-    planned = ("study-", "defaults-")
+    planned = ("study-", "defaults-", "shipped-")
     earlier = {f"results/{record.parent.name}" for record in RECORDS if not record.parent.name.startswith(planned)}
     assert {words[1] for words in sweeps} == earlier
 
