@@ -72,7 +72,6 @@ NOT_RANKED := results/defaults-% results/study-search results/shipped-agents
 study: $(or $(wildcard $(VENV)/.ready-all),$(READY))  ## what docs/study.md and its pages show, from results/
 	$(BIN)/cramerl report $(filter-out $(NOT_RANKED),$(patsubst %/,%,$(wildcard results/*/))) --out out/study
 	cp out/study/tables.md docs/study/
-	cp $(addprefix out/study/figures/,$(filter-out page-%,$(notdir $(wildcard docs/study/figures/*.svg)))) docs/study/figures/
 	$(BIN)/python results/defaults_tables.py > docs/study/defaults.md
 	$(BIN)/python results/study_page.py
 

@@ -1,8 +1,8 @@
-"""Makes what docs/study.md shows, from the runs beside this file: figures, comparisons and all scores.
+"""Makes what docs/study.md and docs/study/findings.md show, from the runs beside this file.
 
 python results/study_page.py [FOLDER]
 
-FOLDER is docs/study; the figures go to FOLDER/figures, as page-*.svg. The same runs give the same bytes.
+FOLDER is docs/study. It gets figures/, comparisons.csv and scores.csv. The same runs give the same bytes.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +30,24 @@ from cramerl.runs.config import SETTINGS
 
 RESULTS = Path(__file__).parent
 ILLUSTRATIONS = ("shipped-agents",)  # no evidence
-PANEL = 2.8, 2.3  # inches: three panels are as wide as the page's text
+PANEL, ATARI_PANEL = (2.8, 2.3), (2.8, 2.7)  # inches: three panels are as wide as the page's text
 C51, L51, S51, U51, DQN, QR = map(Series, ("c51", "l51", "s51", "u51", "dqn", "qr"))
-MEANS = Series("u51", (("base_distribution", "zero"), ("mean_weight", 0.1)))  # as the preset minatar has it
+S51_MEANS = Series("s51", (("mean_weight", 0.1),))
+U51_MEANS = Series("u51", (("base_distribution", "zero"), ("mean_weight", 0.1)))  # as the preset minatar has it
+# Figures of docs/study/findings.md.
+FINDINGS = (
+    ("minatar", "curves"),
+    ("minatar-rates", "rates"),
+    ("minatar-means", "rates"),
+    ("minatar-u51", "rates"),
+    ("minatar-penalties", "penalties"),
+    ("minatar-steps", "curves"),
+    ("pong-misc", "curves"),
+    ("pong-misc-rates", "rates"),
+    ("pong-longer", "curves"),
+    ("atari-longer", "curves"),
+    ("atari-rates", "rates"),
+)
 OF_ALL = ("learning_rate", "seed", "steps")  # columns of their own
 
 
@@ -85,6 +101,11 @@ def compare_rates(summary: Summary) -> Iterator[tuple[str, str, str, Interval]]:
             yield f"{series.label}, learning_rate 1e-4", "learning_rate 3e-4", env, found
 
 
+def draw(name: str, summary: Summary, panel: tuple[float, float] = PANEL) -> Any:
+    """One of the figures of `cramerl report`, at the size of the page."""
+    return next(figure.drawing for figure in make_figures(summary, panel=panel) if figure.name == name)
+
+
 def complete(curves: Sequence[Curve]) -> list[Curve]:
     """The runs of C51 and L51 on games on which both have finished all rates and variants of the search."""
     mine = [curve for curve in curves if curve.agent in ("c51", "l51") and curve.finished]
@@ -94,7 +115,7 @@ def complete(curves: Sequence[Curve]) -> list[Curve]:
     return [curve for curve in mine if min(count[agent, curve.env] for agent in ("c51", "l51")) == 4 * 2 * 3]
 
 
-def draw_iqm(parts: Sequence[tuple[str, Summary]]) -> object:
+def draw_iqm(parts: Sequence[tuple[str, Summary]]) -> Any:
     """The IQM of each agent's scores, as parts of C51's, with its interval: a panel for each part."""
     figure, axes = plots.new_figure(len(parts), height=2.3, width=4.2)
     for ax, (title, summary) in zip(axes, parts, strict=True):
@@ -154,18 +175,20 @@ def main() -> int:
     short, long = study("defaults-minatar", own_support), study("minatar")
     search = summarise(complete(read_curves([RESULTS / "study-search"])))[0]
     drawings = {
-        "curves": make_figures(short, panel=PANEL)[0].drawing,
-        "atari": make_figures(study("atari"), panel=PANEL)[0].drawing,
-        "rates": next(one.drawing for one in make_figures(search, panel=PANEL) if one.name == "rates"),
-        "iqm": draw_iqm([("0.5 M steps, five games", short), ("2 M steps, four games", long)]),
+        "page-curves": draw("curves", short),
+        "page-iqm": draw_iqm([("0.5 M steps, five games", short), ("2 M steps, four games", long)]),
+        "page-rates": draw("rates", search),
+        "page-atari": draw("curves", study("atari"), ATARI_PANEL),
     }
+    drawings |= {f"{folder}-{name}": draw(name, study(folder), ATARI_PANEL) for folder, name in FINDINGS}
     for name, drawing in drawings.items():
-        plots.save_same(drawing, out / "figures" / f"page-{name}.svg")
+        plots.save_same(drawing, out / "figures" / f"{name}.svg")
 
     rows: list[Sequence[object]] = [("runs", "first", "second", "game", "difference", "low", "high", "text")]
     others = [one for one in {*short.series, *long.series} if one != C51]
     pairs = [(one, C51) for one in sorted(others, key=lambda one: one.order)]
-    pairs += [(L51, S51), (U51, S51), (MEANS, S51), (MEANS, U51), (MEANS, DQN), (QR, DQN)]
+    pairs += [(L51, S51), (U51, S51), (U51_MEANS, S51), (U51_MEANS, S51_MEANS), (U51_MEANS, U51), (S51_MEANS, S51)]
+    pairs += [(U51_MEANS, DQN), (QR, DQN)]
     for name, found in (
         ("defaults-minatar", compare(short, pairs)),
         ("minatar", compare(long, pairs)),

@@ -29,7 +29,7 @@ SPREAD = "DQN Zoo, 5 seeds (min to max)"
 
 
 class PublishedScores(NamedTuple):
-    """Mean training scores of one agent on one game, by million frames; ``spread`` has the least and most of its seeds."""
+    """Mean training scores of one agent on one game, by million frames; ``spread`` has the range of its seeds."""
 
     game: str
     agent: str
@@ -44,7 +44,7 @@ class PublishedScores(NamedTuple):
         return "sticky actions (0.25)" if self.sticky else "not sticky"
 
     def text(self, millions: int) -> str:
-        """The score after some million frames as it was published, with the least and the most of the seeds if known."""
+        """The score after some million frames as it was published, with the range of its seeds if that is known."""
         score = f"{self.scores[millions]:,g}"
         return (
             f"{score} [{', '.join(f'{end:,g}' for end in self.spread[millions])}]" if millions in self.spread else score

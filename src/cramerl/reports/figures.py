@@ -21,6 +21,7 @@ from cramerl.evidence.summary import Summary
 from cramerl.reports.hover import Panel, Trace
 from cramerl.reports.labels import short_labels
 from cramerl.reports.tables import AGGREGATES, PENALTY_SETTINGS, interval_text, number, tail_text
+from cramerl.runs.config import AGENTS
 
 _POINTS = 60  # most points of a learning curve
 _MOST_TICKS = 6
@@ -183,11 +184,8 @@ def _draw_published(ax: Any, summary: Summary, env: str) -> list[tuple[Published
     found = within + lines
     several = len({(one.source, at) for one, at in found}) > 1
     words = [ax.get_xlabel(), *([f"{one.source}, {at} M frames:" for one, at in found[:1]] if not several else [])]
-    for agent in dict.fromkeys(one.agent for one, _ in found):
-        scores = [
-            one.text(at) + (f" {one.source} {at} M" if several else "") for one, at in found if one.agent == agent
-        ]
-        words.append(f"{agent}: {', '.join(scores)}")
+    for one, at in sorted(found, key=lambda pair: AGENTS.index(pair[0].agent)):
+        words.append(f"{one.agent}: {one.text(at)}" + (f" {one.source} {at} M" if several else ""))
     ax.set_xlabel("\n".join(words), fontsize=8)
     return found
 
@@ -198,7 +196,7 @@ def _published_words(cited: list[tuple[PublishedScores, int]]) -> str:
     sources = "; ".join(dict.fromkeys(f"{one.source} at {at} M frames ({one.protocol})" for one, at in cited))
     return (
         "Diamonds, dotted lines, and numbers below each panel: published training scores, "
-        f"{sources}. {f'Bars of {SPREAD}. ' if with_spread else ''}Scores far above the curves have no line."
+        f"{sources}. {f'Bars: {SPREAD}. ' if with_spread else ''}Scores far above the curves have no line."
     )
 
 
