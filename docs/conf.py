@@ -17,7 +17,7 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "cramerl"
 html_math_renderer = "mathml"
-html_static_path = html_css_files = ["formulas.css"]
+html_static_path = html_css_files = ["formulas.css", "figures.css"]
 html_extra_path = ["playground.html"]
 exclude_patterns = ["_build"]
 autodoc_typehints = "none"
