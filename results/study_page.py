@@ -30,7 +30,7 @@ from cramerl.runs.config import SETTINGS
 
 RESULTS = Path(__file__).parent
 ILLUSTRATIONS = ("shipped-agents",)  # no evidence
-PANEL, ATARI_PANEL = (2.8, 2.3), (2.8, 2.7)  # inches: three panels are as wide as the page's text
+NARROW, WIDE = 2.8, 4.0  # inches: three narrow panels, or two wide ones, are as wide as the page's text
 C51, L51, S51, U51, DQN, QR = map(Series, ("c51", "l51", "s51", "u51", "dqn", "qr"))
 S51_MEANS = Series("s51", (("mean_weight", 0.1),))
 U51_MEANS = Series("u51", (("base_distribution", "zero"), ("mean_weight", 0.1)))  # as the preset minatar has it
@@ -101,8 +101,10 @@ def compare_rates(summary: Summary) -> Iterator[tuple[str, str, str, Interval]]:
             yield f"{series.label}, learning_rate 1e-4", "learning_rate 3e-4", env, found
 
 
-def draw(name: str, summary: Summary, panel: tuple[float, float] = PANEL) -> Any:
+def draw(name: str, summary: Summary) -> Any:
     """One of the figures of `cramerl report`, at the size of the page."""
+    three = len(summary.games) in (3, 5, 6)  # side by side
+    panel = NARROW if three else WIDE, 2.7 if summary.family == "Atari" or not three else 2.3
     return next(figure.drawing for figure in make_figures(summary, panel=panel) if figure.name == name)
 
 
@@ -178,9 +180,9 @@ def main() -> int:
         "page-curves": draw("curves", short),
         "page-iqm": draw_iqm([("0.5 M steps, five games", short), ("2 M steps, four games", long)]),
         "page-rates": draw("rates", search),
-        "page-atari": draw("curves", study("atari"), ATARI_PANEL),
+        "page-atari": draw("curves", study("atari")),
     }
-    drawings |= {f"{folder}-{name}": draw(name, study(folder), ATARI_PANEL) for folder, name in FINDINGS}
+    drawings |= {f"{folder}-{name}": draw(name, study(folder)) for folder, name in FINDINGS}
     for name, drawing in drawings.items():
         plots.save_same(drawing, out / "figures" / f"{name}.svg")
 

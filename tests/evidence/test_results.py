@@ -275,7 +275,7 @@ INTERVAL = re.compile(r"(-?[\d.,]*\d)(?:\s|<br>)\[(-?[\d.,]*\d),\s(-?[\d.,]*\d)\
 
 
 def intervals_in(text):
-    return {tuple(found) for found in INTERVAL.findall(text)}
+    return {tuple(found) for found in INTERVAL.findall(text.replace("&nbsp;", " "))}
 
 
 def negated(interval):
