@@ -65,12 +65,15 @@ bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/deep.py
 
-study: $(or $(wildcard $(VENV)/.ready-all),$(READY))  ## figures and tables of docs/study.md, from results/
-	$(BIN)/cramerl report $(filter-out results/defaults-%,$(patsubst %/,%,$(wildcard results/*/))) --out out/study
-	mkdir -p docs/study/figures
+# Not compared in its tables: defaults-*, which have tables of their own; the search, whose seeds choose settings and rank no
+# agents; and the agents that come with the package, which are no evidence.
+NOT_RANKED := results/defaults-% results/study-search results/shipped-agents
+
+study: $(or $(wildcard $(VENV)/.ready-all),$(READY))  ## what docs/study.md and its pages show, from results/
+	$(BIN)/cramerl report $(filter-out $(NOT_RANKED),$(patsubst %/,%,$(wildcard results/*/))) --out out/study
 	cp out/study/tables.md docs/study/
 	$(BIN)/python results/defaults_tables.py > docs/study/defaults.md
-	cp $(addprefix out/study/figures/,$(notdir $(wildcard docs/study/figures/*.svg))) docs/study/figures/
+	$(BIN)/python results/study_page.py
 
 docs: $(READY)  ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build

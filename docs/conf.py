@@ -17,7 +17,7 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "cramerl"
 html_math_renderer = "mathml"
-html_static_path = html_css_files = ["formulas.css"]
+html_static_path = html_css_files = ["formulas.css", "figures.css"]
 html_extra_path = ["playground.html"]
 # A page that was opened as a file may not fetch the pages that it found, for an excerpt of each.
 html_js_files = [

@@ -4,6 +4,7 @@ Figures come from the commands in their captions; pages are photographed in a re
 """
 
 import argparse
+import io
 import shutil
 import sys
 import tempfile
@@ -17,7 +18,8 @@ from PIL import Image  # noqa: E402
 
 from cramerl.cli.main import main  # noqa: E402
 
-MOST_BYTES = 300_000
+MOST_BYTES, MOST_FILM_BYTES = 300_000, 1_500_000
+FILM_WIDTH, FILM_HEIGHT, FILMED = 1280, 684, range(30, 76)
 # Of docs/logs.md: the folders of evaluations whose pages are photographed, the pictures, and their heights.
 LOGS = (("shop", "log-shop.png", 860), ("recommender", "log-recommender.png", 610))
 
@@ -96,6 +98,34 @@ def make_readme(out: Path) -> None:
         photograph(browser, report / "report.html", out / "compare.png", height=670)
 
 
+def make_animation(out: Path) -> None:
+    """Film the page of `cramerl watch breakout` while it plays: the animation of README.md."""
+    size = {"width": FILM_WIDTH, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    with tempfile.TemporaryDirectory() as folder, open_chromium(Path(folder) / "profile") as browser:
+        page = Path(folder) / "watch.html"
+        run("watch", "breakout", "--out", page)
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+        light = {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", light)
+        browser.get(page.resolve().as_uri())
+        frames = []
+        for step in FILMED:
+            browser.execute_async_script(
+                "player.go(arguments[0]).then(() => requestAnimationFrame(arguments[1]))", step
+            )
+            picture = Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB")
+            frames.append(picture.crop((0, 0, FILM_WIDTH, FILM_HEIGHT)))
+        if complaints := problems(browser):
+            sys.exit(f"{page} does not play: {complaints[0]}")
+    palette = frames[0].quantize(64, dither=Image.Dither.NONE)
+    frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    film = out / "watch-breakout.gif"
+    frames[0].save(film, save_all=True, append_images=frames[1:], duration=160, loop=0, optimize=True)
+    if film.stat().st_size > MOST_FILM_BYTES:
+        sys.exit(f"{film} has {film.stat().st_size:,} bytes; {MOST_FILM_BYTES:,} are allowed")
+
+
 def make(demo: Path, out: Path) -> None:
     """Make all pictures of the demonstration."""
     pair = [demo / "runs" / agent for agent in ("s51", "c51")]
@@ -129,6 +159,7 @@ def make(demo: Path, out: Path) -> None:
             browser, demo / "report" / "report.html", out / "report.png", height=800, at="#study-0-distributions"
         )
     make_readme(out)
+    make_animation(out)
 
 
 if __name__ == "__main__":
@@ -147,12 +178,15 @@ if __name__ == "__main__":
         parser.add_argument(f"--{game}", type=Path, metavar="RUN", help=text)
     text = "make only the pictures of docs/logs.md, from this folder of its evaluations"
     parser.add_argument("--logs", type=Path, metavar="OUT", help=text)
+    parser.add_argument("--film", action="store_true", help="make only the animation of README.md")
     options = parser.parse_args()
+    if options.film:
+        make_animation(options.out)
     if options.logs:
         make_logs(options.logs, options.out)
     if options.pong:
         make_pong(options.pong, options.out)
     if options.asterix:
         make_asterix(options.asterix, options.out)
-    if not (options.pong or options.asterix or options.logs):
+    if not (options.film or options.pong or options.asterix or options.logs):
         make(options.demo, options.out)

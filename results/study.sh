@@ -5,7 +5,7 @@
 #     results/study.sh                        all that is left of PLAN.md
 #     MORE=--dry-run results/study.sh         what is missing, and how long it will take; also with next
 #     results/study.sh PART ...               the earlier study, which PLAN.md describes: rates report penalties variants
-#                                             means settings steps atari pong atari-rates longer
+#                                             means steps atari pong atari-rates longer
 #
 # JOBS are programs at once for MinAtar (6: with NVIDIA's MPS, see docs/sweeps.md), ATARI_JOBS for Atari. For the parts of the
 # earlier study, MINUTES is the time for each sweep (a cell that is stopped begins anew), MORE is put behind each, and SEEDS
@@ -64,7 +64,7 @@ common="--log-steps 50000 --iteration-steps 2000000 --checkpoints none --jobs ${
 # them would have done so before an episode of Pong is over. More seeds are made in the same way.
 emulated="--preset paper --num-envs 128 --checkpoints weights --environment-resets iteration --jobs ${ATARI_JOBS:-3} $limits"
 
-PARTS="rates report penalties variants means settings steps atari pong atari-rates longer"
+PARTS="rates report penalties variants means steps atari pong atari-rates longer"
 
 for part in "$@"; do
     known=no
@@ -107,23 +107,15 @@ means) # either Cramér agent with a weight on the mean: rates as for the others
         --seeds 4000-4002 --mean-weight 0.1 --learning-rate 1e-5,3e-5 $ten $signed --steps 1e6 $common
     cramerl sweep results/minatar --agents s51,u51 --envs $FOUR --seeds "${SEEDS:-0-11}" --base-distribution zero \
         --mean-weight 0.1 --best-of results/minatar-means --allow-variants $ten $signed --steps 2e6 $common ;;
-settings) # what else U51 gains from: a wider support (of atoms twice as far apart) and several steps at
-    # once, then Adam's epsilon
-    tried="cramerl sweep results/minatar-settings --agents u51 --envs $FOUR --seeds 5000-5002 --base-distribution zero --mean-weight 0.1"
-    $tried --learning-rate 1e-4 --n-step 1,3 --v-min -10 --v-max 10,30 --steps 1e6 $common
-    $tried --learning-rate 1e-4 --optimiser-epsilon 1e-8,3.125e-4 --allow-variants $ten --steps 1e6 $common ;;
 steps) # whether other agents gain and lose as much from several steps at once, each as the preset has it
     cramerl sweep results/minatar-steps --agents $AGENTS --envs Breakout-MinAtar,Asterix-MinAtar --seeds 6000-6002 \
         --n-step 1,3 $ten $signed --steps 1e6 $common ;;
 atari) # the paper's figure: ten million frames of each game
     cramerl sweep results/atari --agents c51,s51,u51,dqn --envs pong,breakout,asterix,seaquest,space_invaders \
         --seeds "${SEEDS:-0}" --steps 2500000 --iteration-steps 2500000 --log-steps 25000 $emulated ;;
-pong) # gymnax's game, as rates, means and report, after what a support that is too small does to it
+pong) # gymnax's game, as rates, means and report
     pong="--envs Pong-misc --seeds 1000-1002 --learning-rate 3e-5,1e-4,3e-4,1e-3 --steps 5e5 $common"
     hundred="--v-min 0 --v-max 100 $signed"
-    cramerl sweep results/pong-misc-narrow --agents $AGENTS $plain $ten $signed --network auto $pong
-    cramerl sweep results/pong-misc-support --agents c51,s51,u51 --envs Pong-misc --seeds 5000-5002 --v-min 0 --v-max 10,100 \
-        $plain $signed --steps 2e5 $common --log-steps 10000
     weighted="--base-distribution zero --mean-weight 0.1"
     cramerl sweep results/pong-misc-rates --agents $AGENTS $plain $hundred $pong
     cramerl sweep results/pong-misc-means --agents s51,u51 $weighted $hundred $pong

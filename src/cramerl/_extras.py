@@ -12,6 +12,7 @@ _LIBRARIES = {
     "data": ("minari", "pyarrow"),
     "deep": ("ale_py", "gymnax", "jax", "optax", "rich", "safetensors", "tensorboardX"),
     "gym": ("gymnasium",),
+    "hub": ("huggingface_hub",),
     "plot": ("jinja2", "markupsafe", "matplotlib"),
     "ray": ("fsspec", "ray"),
     "watch": ("av", "PIL"),

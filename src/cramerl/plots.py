@@ -20,7 +20,7 @@ AGENT_COLOURS = {
     "u51": "#B58A00",
     "c51": TARGET,
     "dqn": ACCENT,
-    "l51": "#257F8F",
+    "l51": "#5468D4",
     "qr": "#8C6239",
     "hl_gauss": "#B0304F",
 }

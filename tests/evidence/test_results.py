@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import re
 import runpy
 import shlex
 import shutil
@@ -59,7 +60,6 @@ PARTS = (
     "penalties",
     "variants",
     "means",
-    "settings",
     "steps",
     "atari",
     "pong",
@@ -86,7 +86,7 @@ def test_the_earlier_study_is_what_is_there(tmp_path, monkeypatch, capsys):
     for words in sweeps:
         assert main(words) == 0
         assert capsys.readouterr().out.endswith(", 0 to do\n")
-    planned = ("study-", "defaults-")
+    planned = ("study-", "defaults-", "shipped-")
     earlier = {f"results/{record.parent.name}" for record in RECORDS if not record.parent.name.startswith(planned)}
     assert {words[1] for words in sweeps} == earlier
 
@@ -270,10 +270,52 @@ def test_minatar_preset_has_the_rate_that_did_best_over_the_games(agent, sweep):
         assert (config.base_distribution, config.mean_weight) == ("zero", 0.1)
 
 
-def test_the_scores_on_the_page_of_the_study_are_those_of_its_tables():
-    study = RESULTS.parent / "docs" / "study.md"
-    tables = study.with_name("study").joinpath("tables.md").read_text()
-    rows = [line.strip("| ").split(" | ") for line in study.read_text().split("## Parts of the study")[0].splitlines()]
-    scores = [cell for name, *cells in rows if name.startswith(("DQN", "C51", "QR", "S51", "U51")) for cell in cells]
-    assert len(scores) == 7 * 5 + 4 * 5
-    assert all(f"| {score} |" in tables for score in scores)
+DOCS = RESULTS.parent / "docs"
+INTERVAL = re.compile(r"(-?[\d.,]*\d)(?:\s|<br>)\[(-?[\d.,]*\d),\s(-?[\d.,]*\d)\]")
+
+
+def intervals_in(text):
+    return {tuple(found) for found in INTERVAL.findall(text.replace("&nbsp;", " "))}
+
+
+def negated(interval):
+    middle, low, high = (number[1:] if number.startswith("-") else f"-{number}" for number in interval)
+    return middle, high, low
+
+
+def test_intervals_on_the_pages_of_the_study_are_those_of_its_tables():
+    sources = ("comparisons.csv", "tables.md", "defaults.md")
+    known = set.union(*(intervals_in((DOCS / "study" / name).read_text()) for name in sources))
+    for page, least in ((DOCS / "study.md", 30), (DOCS / "study" / "findings.md", 30)):
+        found = intervals_in(page.read_text())
+        assert len(found) >= least
+        assert not {one for one in found if one not in known and negated(one) not in known}
+
+
+def test_figures_of_the_study_are_shown_and_made():
+    shown = set()
+    for page in (DOCS / "study.md", DOCS / "study" / "findings.md"):
+        shown |= set(re.findall(r"figures/([\w-]+\.svg)", page.read_text()))
+    assert shown == {path.name for path in (DOCS / "study" / "figures").iterdir()}
+
+
+def test_the_page_says_how_much_of_the_plan_is_done(tmp_path, next_jobs, monkeypatch):
+    monkeypatch.chdir(RESULTS.parent)
+    requests, _ = requests_of(lines_of("study.sh", tmp_path), next_jobs)
+    jobs = next_jobs["make_agenda"](requests)
+    done = sum(jobs.done)
+    assert f"{done} of its {done + len(jobs.work)} jobs are done" in (DOCS / "study.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_files_of_the_study_are_those_of_its_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["study_page.py", str(tmp_path)])
+    assert runpy.run_path(str(RESULTS / "study_page.py"))["main"]() == 0
+    for name in ("comparisons.csv", "scores.csv"):
+        assert (tmp_path / name).read_bytes() == (DOCS / "study" / name).read_bytes()
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        path.name for path in (DOCS / "study" / "figures").iterdir()
+    }
+    folders = {line.partition(",")[0] for line in (tmp_path / "scores.csv").read_text().splitlines()}
+    assert "study-search" in folders
+    assert "shipped-agents" not in folders

@@ -72,3 +72,19 @@ def test_panels_keep_their_height_above_a_long_legend(tmp_path):
     drawing = make_figures(summary_of(tmp_path))[0].drawing
     drawing.draw_without_rendering()
     assert drawing.axes[0].get_window_extent().height > 1.5 * drawing.dpi
+
+
+def test_published_scores_are_points_as_far_as_the_curves_reach(tmp_path):
+    for agent in ("c51", "dqn", "s51"):
+        write_run(tmp_path / agent, agent, "pong", preset="paper", steps=2_500_000, num_envs=128)
+    figure = make_figures(summary_of(tmp_path))[0]
+    (ax,) = figure.drawing.axes
+    points = [
+        tuple(map(float, line.get_xydata()[0]))
+        for line in ax.lines
+        if line.get_marker() == "D" and len(line.get_xdata())
+    ]
+    assert sorted(points) == [(10.0, -12.9), (10.0, -7.2)]
+    assert ax.get_xlabel() == "million frames\nDQN Zoo, 10 M frames:\ndqn: -12.9 [-16.5, -8.1]\nc51: -7.2 [-12.8, -0.5]"
+    assert "DQN Zoo, 5 seeds (min to max)" in figure.caption
+    assert "CleanRL" not in figure.caption  # its score is of 40 M frames

@@ -61,11 +61,13 @@ def test_atari_has_published_scores_beside_it(tmp_path):
     summary = summary_of(tmp_path)
     found = tables_of(summary)
     rows = [row for row in found["published"].rows if row[:2] == ["pong", "c51"]]
-    assert ["pong", "c51", "CleanRL", "not sticky", "", "", "", "19.50", "", "", ""] in rows
-    assert rows[0][2:6] == ["Dopamine TF", "sticky actions (0.25)", "-6.10", "14.20"]
+    assert ["pong", "c51", "CleanRL", "not sticky", "", "", "", "19.5", "", "", ""] in rows
+    assert rows[0][2:6] == ["Dopamine TF", "sticky actions (0.25)", "-6.1", "14.2"]
+    rows = [row for row in found["published"].rows if row[:3] == ["pong", "c51", "DQN Zoo"]]
+    assert rows[0][4:6] == ["-7.2 [-12.8, -0.5]", "17.9 [17.2, 19.7]"]
     caption = make_figures(summary)[0].caption
     assert "One seed: no interval." in caption
-    assert "DQN Zoo at 50 M frames (not sticky)" in caption
+    assert "DQN Zoo at 10 M frames (not sticky)" in caption
     assert "Dopamine" not in caption
     assert "human-normalised" in found["aggregates"].note
     one_seed = f"{number(0.0)} (one seed: no interval)"

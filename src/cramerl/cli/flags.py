@@ -14,6 +14,25 @@ from typing import Any
 from cramerl._extras import DEEP_LIBRARIES, require_library
 from cramerl._files import require_replaceable
 from cramerl._printable import printable
+from cramerl.runs.hub import is_address, parse_address
+from cramerl.runs.names import agent_folder, said_choice
+
+AGENT_HELP = "folder of a run or an export, an agent that comes with cramerl (breakout/l51), or hf://USER/NAME"
+
+
+def one_agent(name: str) -> Path:
+    """The folder of the one agent that a command is given; says which, where only its game was named."""
+    say_download(name)
+    folder = agent_folder(name)
+    if choice := said_choice(name):
+        print(f"cramerl: {choice}", file=sys.stderr)
+    return folder
+
+
+def say_download(name: str) -> None:
+    """Say that an address of a hub is looked up, which takes seconds."""
+    if is_address(name):
+        print(f"looking up {parse_address(name)} ...", file=sys.stderr, flush=True)
 
 
 def integer_from(least: int, most: int | None = None) -> Callable[[str], int]:

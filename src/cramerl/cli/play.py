@@ -7,13 +7,14 @@ import json
 import math
 import statistics
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cramerl.cli.flags import (
+    AGENT_HELP,
     add_lane_flag,
     add_trust_flag,
     integer_from,
+    one_agent,
     probability,
     require_deep_libraries,
     show_progress,
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Play whole episodes with a trained agent, without learning. Scores are in the game's own points."
     )
     add = parser.add_argument
-    add("folder", type=Path, metavar="RUN_OR_EXPORT", help="folder of a run, or one that cramerl export wrote")
+    add("folder", metavar="AGENT", help=AGENT_HELP)
     add_lane_flag(parser)
     add("--episodes", type=integer_from(1), default=5, metavar="N", help="how many (default: %(default)s)")
     add("--epsilon", type=probability, help="fraction of random actions (default: the run's eval_epsilon)")
@@ -44,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play the episodes."""
+    options.folder = one_agent(options.folder)
     config = load_config(options.folder, options.lane)
     require_deep_libraries()
     options.epsilon = config.eval_epsilon if options.epsilon is None else options.epsilon

@@ -18,14 +18,17 @@ from cramerl.cli.flags import (
     probability,
     require_deep_libraries,
     say,
+    say_download,
     show_progress,
 )
 from cramerl.runs.folder import EXPORTED_WEIGHTS, load_config
+from cramerl.runs.names import SHOWN_STEPS, agent_folders, shown_steps
 from cramerl.watching import page, phenomena, picture, video
 from cramerl.watching.recording import MADE_BY, Recording, is_evaluation, read_evaluation
 
 _PAGE = Path("out/watch.html")
 _PAGES = (".html", ".htm")
+_CUT = f"default: when the episode ends; {SHOWN_STEPS} with agents that come with cramerl, unless --episodes is given"
 _DEFAULTS = {"episodes": 1, "seed": 0, "fps": 15, "port": 8051}
 # The flags that each way of watching uses. They have no default in the parser: one that is given but not used is an
 # error, because the user expects an effect.
@@ -39,6 +42,12 @@ _USED = {
 
 EXAMPLES = """\
 examples:
+  cramerl watch breakout                 agents that come with cramerl: L51 plays,
+                                         S51 and C51 predict from the same frames
+  cramerl watch breakout/u51 breakout/dqn
+                                         others of them; games: asterix, breakout,
+                                         freeway, seaquest, space_invaders
+  cramerl watch hf://USER/NAME           an export on the Hugging Face Hub
   cramerl watch runs/s51                 one episode, into out/watch.html
   cramerl watch runs/s51 runs/c51 --highlight compensation
                                          both agents on the same frames, opened
@@ -65,14 +74,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EXAMPLES
     parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="folders of runs or exports, or one of cramerl evaluate"
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="folders of runs or exports, GAME or GAME/AGENT of those that come with cramerl, hf://USER/NAME, or one "
+        "folder of cramerl evaluate",
     )
     playing = parser.add_argument_group("playing")
     add = playing.add_argument
     text = "which run of a group: one for all folders, or one each (default: 0)"
     add("--lane", type=_lanes, metavar="N[,N]", help=text)
     add("--episodes", type=integer_from(1), metavar="N", help="how many (default: 1)")
-    add("--max-steps", type=integer_from(1), metavar="N", help="stop after N steps (default: when the episode ends)")
+    add("--max-steps", type=integer_from(1), metavar="N", help=f"stop after N steps ({_CUT})")
     add("--seed", type=integer_from(0, 2**31 - 1), help="of environment and actions (default: 0)")
     add("--epsilon", type=probability, metavar="X", help="fraction of random actions (default: the run's eval_epsilon)")
     add_trust_flag(playing)
@@ -104,15 +117,18 @@ def _lanes(text: str) -> list[int]:
 
 def run(options: argparse.Namespace) -> int:
     """Write the outputs, or play live."""
+    words, options.runs = options.runs, _folders(options.runs)
     evaluated = next((run for run in options.runs if is_evaluation(run)), None)
     _check_flags(options, evaluated)
-    again = _again(options)
+    again = _again(options, words)
+    cut = None if options.serve else shown_steps(options.runs, options.max_steps, options.episodes)
+    options.max_steps = options.max_steps or cut
     for name, value in _DEFAULTS.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
     if evaluated:
         outputs = _check_outputs(options)
-        _announce(options)
+        _announce(words)
         return _write(options, read_evaluation(evaluated), outputs, again)
     for run in options.runs:  # before libraries are loaded, which takes seconds
         if not run.is_dir():
@@ -123,25 +139,34 @@ def run(options: argparse.Namespace) -> int:
             raise ValueError(f"{run} has no weights: it was trained with --checkpoints none")
     require_deep_libraries()
     if options.serve:
-        return _serve(options)
+        return _serve(options, words)
     outputs = _check_outputs(options)
-    _announce(options)
+    _announce(words)
     from cramerl.watching.play import load_watched, record
 
     settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps", "trust_modules")}
     recording = record(load_watched(options.runs, options.lane), **settings, on_progress=show_progress)
     say(f"{recording.title}: {'; '.join(recording.facts)}")
+    if len(recording) == cut:
+        say(f"agents that come with cramerl are shown for {cut} steps; --episodes 1 plays on until the episode ends")
     return _write(options, recording, outputs, again)
 
 
-def _announce(options: argparse.Namespace) -> None:
+def _folders(words: list[str]) -> list[Path]:
+    """The folders that are meant, downloaded where they are on a hub."""
+    for word in words:
+        say_download(word)
+    return agent_folders(words)
+
+
+def _announce(words: list[str]) -> None:
     """Say what is done before libraries are loaded, which takes seconds."""
-    print(f"watching {' and '.join(map(str, options.runs))}; loading ...", file=sys.stderr, flush=True)
+    print(f"watching {' and '.join(words)}; loading ...", file=sys.stderr, flush=True)
 
 
-def _again(options: argparse.Namespace) -> str:
+def _again(options: argparse.Namespace, runs: list[str]) -> str:
     """The command that plays the same episode again, without what it writes."""
-    words = ["cramerl", "watch", *map(str, options.runs)]
+    words = ["cramerl", "watch", *runs]
     for name in ("lane", "episodes", "max_steps", "seed", "epsilon"):
         value = getattr(options, name)
         if value is not None:
@@ -237,12 +262,12 @@ def _next_command(options: argparse.Namespace, recording: Recording, again: str,
     return f"to see it live: {shlex.join(['cramerl', 'watch', *map(str, options.runs)])} --serve"
 
 
-def _serve(options: argparse.Namespace) -> int:
+def _serve(options: argparse.Namespace, words: list[str]) -> int:
     from cramerl.watching import serve
     from cramerl.watching.play import Player, load_watched
 
     with serve.LiveServer(options.port) as server:
-        _announce(options)
+        _announce(words)
         settings = {name: getattr(options, name) for name in ("epsilon", "seed", "trust_modules")}
         player = Player(load_watched(options.runs, options.lane), **settings)
         server.live = serve.Live(player, options.fps)

@@ -14,19 +14,16 @@ rewards of any kind add up to at most :math:`K^2 + 1` matrices (D, D).
 from __future__ import annotations
 
 import inspect
-import math
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cramerl._arrays import Floats
 from cramerl._checks import require_choice, require_log_discount, require_scale, require_tolerance
-from cramerl.linear.constrained import solve_constrained
-from cramerl.linear.defects import row_defect
+from cramerl.linear.fixed_point import NEXT_DISTRIBUTIONS, Asked, NextDistribution, find_fixed_point, system_and_method
 from cramerl.linear.log_certificates import (
     MOST_MASS,
     LogCertificate,
@@ -36,20 +33,13 @@ from cramerl.linear.log_certificates import (
     size_over_data,
 )
 from cramerl.linear.log_variances import variance_ratio
-from cramerl.linear.problem import NORMALISATIONS, Basis, Normalisation, SparseGram, Whitening, mass_offset
-from cramerl.linear.reduced import ReducedBasis, is_reducible, reduced_system
+from cramerl.linear.problem import NORMALISATIONS, Normalisation, Whitening, mass_offset
 from cramerl.linear.scores import crps_skill
 from cramerl.linear.solve import (
     METHODS,
     MOST_ERROR,
-    REFINED_FROM,
     Method,
-    Solution,
-    refined,
-    rounding_error,
-    rounding_of_sums,
 )
-from cramerl.linear.solve import solve as solve_system
 from cramerl.linear.support_choice import support_from_data
 from cramerl.linear.systems import LinearSystem
 from cramerl.linear.transition_sums import (
@@ -57,31 +47,16 @@ from cramerl.linear.transition_sums import (
     TransitionSums,
     basis_of_sums,
     constant_weights,
-    system_from_moments,
-    system_of_rows,
 )
 from cramerl.linear.transitions import Source, feature_table, few_rows, make_rows, real_numbers
 from cramerl.measures import cvar, mean, nearest_distribution, quantile
 from cramerl.supports import Support
 
-NextDistribution = Literal["auto", "signed", "proper"]
-
-# Unknowns up to which a system with many rewards, whose products are slow, is factorised.
-_DIRECT_UNKNOWNS = 2000
 # Attributes that are known once the fixed point was found, and those that are known once data was seen.
 _SOLVED = ("weights_", "residual_", "method_", "support_report_", "certificate_", "means_")
 _SEEN = ("support_", "n_features_in_", "n_samples_")
 # Attributes that are built again where they are needed.
 _REBUILT = ("_basis_", "_system")
-
-
-class _Solved(NamedTuple):
-    """Weights (D, K), how they were found, and the system that was solved with its coordinates (None: not linear)."""
-
-    weights: Floats
-    found: Solution
-    system: LinearSystem | None
-    basis: Basis | ReducedBasis
 
 
 class DistributionalLSTD:
@@ -254,7 +229,7 @@ class DistributionalLSTD:
             return self._basis_
         if name == "_system" and self._sums is not None:
             constrained = self.method_ == "constrained"
-            self._system = None if constrained else self._system_and_method(None, self._sums, self._basis_)[0]
+            self._system = None if constrained else system_and_method(None, self._sums, self._basis_, self._asked())[0]
             return self._system
         if name in _SOLVED + _SEEN:
             raise NotFittedError(
@@ -347,11 +322,14 @@ class DistributionalLSTD:
         if self.support is not None and not isinstance(self.support, Support):
             raise ValueError(f"support must be a Support or None, got {type(self.support).__name__}")
         require_log_discount(self.discount)
-        require_choice("next_distribution", self.next_distribution, ("auto", "signed", "proper"))
+        require_choice("next_distribution", self.next_distribution, NEXT_DISTRIBUTIONS)
         require_tolerance(self.tol)
         require_choice("normalisation", self.normalisation, NORMALISATIONS)
         require_choice("method", self.method, METHODS)
         require_scale("regularisation", self.regularisation, zero_allowed=True)
+
+    def _asked(self) -> Asked:
+        return Asked(self.normalisation, float(self.regularisation), self.method, self.next_distribution, self.tol)
 
     def _keep(self, sums: TransitionSums) -> None:
         """Keep the sums, and forget the fixed point of earlier ones."""
@@ -366,7 +344,7 @@ class DistributionalLSTD:
             raise NotFittedError(f"{type(self).__name__} must see data first: call fit or partial_fit")
         self._check_settings()
         basis = basis_of_sums(sums, float(self.regularisation), self.normalisation)
-        solved = self._solution(source, sums, basis)
+        solved = find_fixed_point(source, sums, basis, self._asked())
         self.weights_, self.residual_, self.method_ = solved.weights, solved.found.residual, solved.found.method
         self._offset = mass_offset(self.normalisation, sums.support)
         self._basis_, self._system = solved.basis, solved.system
@@ -391,76 +369,6 @@ class DistributionalLSTD:
                 "on each other too closely for these numbers; drop some of them",
                 stacklevel=4,
             )
-
-    def _solution(self, source: Source | None, sums: TransitionSums, basis: Basis) -> _Solved:
-        """The fixed point, and the linear system it solves."""
-        if self.next_distribution == "proper":
-            return self._constrained(source, sums, basis)
-        system, method, coordinates = self._system_and_method(source, sums, basis)
-        found = solve_system(system, method, self.tol, sums.discount)
-        weights = coordinates.plain(found.weights)
-        size = size_over_data(sums, weights)
-        exploded = not size <= MOST_MASS
-        if exploded and self.next_distribution == "auto" and self.normalisation == "before" and source is not None:
-            warnings.warn(
-                f"the equations for distributions are unstable on this data (masses of {size:.2g} in root mean square, "
-                "where distributions have at most 1), so they were solved with proper next distributions: be careful "
-                "with the answer. Fewer features, regularisation or fewer atoms may help",
-                stacklevel=5,
-            )
-            return self._constrained(source, sums, basis)
-        condition = 1.0 if math.isnan(basis.condition) else basis.condition
-        scale = sums.largest_discount, condition, sums.support
-        digits = rounding_of_sums(*scale)
-        if digits > REFINED_FROM and not exploded and source is not None and isinstance(coordinates, Whitening):
-            asked = self.normalisation, float(self.regularisation)
-            defect = partial(row_defect, source, sums, coordinates, *asked)
-            found = refined(found, system, defect, method, self.tol, sums.discount)
-            weights = coordinates.plain(found.weights)
-            digits = rounding_error(*scale)
-        if not exploded and found.error <= MOST_ERROR < digits:
-            warnings.warn(
-                f"the masses may be wrong by {digits:.1e}: a discount of {sums.largest_discount:.10g} leaves too few "
-                "digits with these features and this support",
-                stacklevel=5,
-            )
-        if exploded or not found.error <= MOST_ERROR:
-            warnings.warn(
-                f"no fixed point was found that can be used (residual {found.residual:.1e}, masses of {size:.2g} in "
-                "root mean square, where distributions have at most 1): data that does not visit states as the policy "
-                "does may have none. Fewer features, regularisation or next_distribution='proper' may help",
-                stacklevel=5,
-            )
-        return _Solved(weights, found, system, coordinates)
-
-    def _constrained(self, source: Source | None, sums: TransitionSums, basis: Basis) -> _Solved:
-        if source is None:
-            raise ValueError("next_distribution='proper' needs passes over the data: call fit, not partial_fit")
-        if self.normalisation != "before":
-            raise ValueError(
-                f"normalisation must be 'before' with proper next distributions, got {self.normalisation!r}"
-            )
-        found = solve_constrained(source, sums, basis, max(self.tol, 1e-8))
-        return _Solved(basis.plain(found.weights), found, None, basis)
-
-    def _system_and_method(
-        self, source: Source | None, sums: TransitionSums, basis: Basis
-    ) -> tuple[LinearSystem, Method, Basis | ReducedBasis]:
-        method = self.method
-        if isinstance(basis, SparseGram) and is_reducible(source, sums):
-            distinct: Any = source
-            system, reduced = reduced_system(distinct, sums, basis)
-            return system, method, reduced
-        if sums.collector is not None and isinstance(basis, Whitening):
-            moments = sums.collector.moments()
-            system = system_from_moments(moments, sums, basis, self.normalisation)
-            many_rewards = len(moments.rewards) > sums.support.num_atoms
-            if method == "auto" and many_rewards and system.constant.size <= _DIRECT_UNKNOWNS:
-                method = "direct"
-            return system, method, basis
-        if source is not None:
-            return system_of_rows(source, sums, basis, self.normalisation), method, basis
-        raise ValueError("solve needs moments, which were too large to keep in this fit: call fit again")
 
 
 class NotFittedError(ValueError, AttributeError):

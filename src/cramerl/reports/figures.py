@@ -14,18 +14,21 @@ from cramerl._arrays import Floats
 from cramerl.deep.envs.names import game_name
 from cramerl.evidence.aggregates import Aggregates
 from cramerl.evidence.curves import on_grid
-from cramerl.evidence.published import PublishedScores, published_scores
+from cramerl.evidence.published import SPREAD, PublishedScores, published_scores
 from cramerl.evidence.scores import ScoreGroup, Series
 from cramerl.evidence.statistics import mean_band, performance_profile
 from cramerl.evidence.summary import Summary
 from cramerl.reports.hover import Panel, Trace
 from cramerl.reports.labels import short_labels
 from cramerl.reports.tables import AGGREGATES, PENALTY_SETTINGS, interval_text, number, tail_text
+from cramerl.runs.config import AGENTS
 
 _POINTS = 60  # most points of a learning curve
 _MOST_TICKS = 6
 _MANY_STEPS = 100_000  # from here on, axes count millions
 _COLUMNS = 3  # most panels side by side
+_PANEL = 4.0, 3.1  # inches
+_WITHIN = 1.1  # a published point is drawn where it belongs if it is this near to the end of the curves
 _STYLES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))  # of variants in one colour
 _BEST_OF_OTHERS = "for each value, the best of the other settings that were tried"
 
@@ -50,17 +53,17 @@ class Figure(NamedTuple):
     titles: Mapping[str, str] = MappingProxyType({})
 
 
-def make_figures(summary: Summary) -> list[Figure]:
-    """The figures of a study that have something to show."""
+def make_figures(summary: Summary, *, panel: tuple[float, float] = _PANEL) -> list[Figure]:
+    """The figures of a study that have something to show; ``panel`` is the size of a game's panel in inches."""
     if not summary.best:
         return []
-    figures, found = [_curves(summary)], summary.aggregates
+    figures, found = [_curves(summary, panel)], summary.aggregates
     if found is not None and len(found.games) > 1:  # over one game they repeat its scores
         figures += [_aggregates(summary, found), _profiles(summary, found)]
     if summary.tuned("learning_rate"):
-        figures.append(_rates(summary))
+        figures.append(_rates(summary, panel))
     if summary.tuned(*PENALTY_SETTINGS):
-        figures.append(_penalties(summary))
+        figures.append(_penalties(summary, panel))
     return figures
 
 
@@ -93,11 +96,12 @@ def series_look(summary: Summary, series: Series) -> dict[str, Any]:
     }
 
 
-def _panels(summary: Summary) -> tuple[Any, list[Panel]]:
+def _panels(summary: Summary, size: tuple[float, float]) -> tuple[Any, list[Panel]]:
     """A figure with one panel for each game, titled with its name."""
     rows = math.ceil(len(summary.games) / _COLUMNS)
     columns = math.ceil(len(summary.games) / rows)  # four are two rows of two
-    figure, axes = plots.new_figure(columns, rows=rows, height=3.1, width=4.0 if columns > 1 else 5.5)
+    width, height = size
+    figure, axes = plots.new_figure(columns, rows=rows, height=height, width=width if columns > 1 else 1.375 * width)
     for ax in np.ravel(axes)[len(summary.games) :]:
         ax.set_axis_off()
     panels = [Panel(env, ax, []) for env, ax in zip(summary.games, np.ravel(axes), strict=False)]
@@ -123,8 +127,8 @@ def _legend(figure: Any, panels: list[Panel]) -> None:
         )
 
 
-def _curves(summary: Summary) -> Figure:
-    figure, panels = _panels(summary)
+def _curves(summary: Summary, size: tuple[float, float]) -> Figure:
+    figure, panels = _panels(summary, size)
     atari, counts, cited = summary.family == "Atari", set(), []
     for env, ax, traces, _ in panels:
         edges = grid_edges(summary, env)
@@ -147,33 +151,53 @@ def _curves(summary: Summary) -> Figure:
     if counts != {1} and 1 in counts:
         caption += " Lines without a band have one seed."
     if cited:
-        sources = dict.fromkeys(f"{one.source} at {at} M frames ({one.protocol})" for one, at in cited)
-        caption += (
-            f" Dotted lines, and numbers below each panel: published training scores, {'; '.join(sources)}. Scores far "
-            "above the curves have no line."
-        )
+        caption += " " + _published_words(cited)
     return Figure("curves", "Learning curves", caption, figure, panels)
 
 
 def _draw_published(ax: Any, summary: Summary, env: str) -> list[tuple[PublishedScores, int]]:
-    """Draw published scores of the agents in a panel: those with the same sticky actions, at the nearest frames."""
+    """Draw published scores of the agents in a panel: those with the same sticky actions, at the nearest frames.
+
+    They are points, with the least and the most of their seeds, as far as the curves reach, or else dotted lines.
+    """
     agents = {series.agent for series, game in summary.best if game == env}
-    sticky = {protocol.sticky > 0 for protocol in summary.protocols[env]}
+    sticky, frames = {protocol.sticky > 0 for protocol in summary.protocols[env]}, 4 * summary.steps[env]
     published = [one for one in published_scores(game_name(env)) if one.agent in agents and one.sticky in sticky]
-    found = [(one, one.nearest(4 * summary.steps[env])) for one in published]
+    within = [(one, at) for one in published for at in one.scores if at * 1e6 <= _WITHIN * frames]
+    pointed = {one.agent for one, _ in within}
+    lines = [(one, one.nearest(frames)) for one in published if one.agent not in pointed]
+    for one, at in within:
+        low, high = one.spread.get(at, (one.scores[at],) * 2)
+        ends = [[one.scores[at] - low], [high - one.scores[at]]]
+        look = {"color": plots.AGENT_COLOURS[one.agent], "marker": "D", "markersize": 4.5, "capsize": 3}
+        ax.errorbar([at], [one.scores[at]], ends, **look, markeredgecolor=plots.INK, linewidth=1.4, zorder=3)
+    if within:
+        label = SPREAD if any(at in one.spread for one, at in within) else "published"
+        ax.plot([], [], "D", color=plots.OTHER_COLOUR, markeredgecolor=plots.INK, markersize=4.5, label=label)
     low, high = ax.get_ylim()
     top = high + 0.5 * (high - low)  # a line further up would flatten the curves
-    shown = [(one.agent, one.scores[at]) for one, at in found if one.scores[at] <= top]
+    shown = [(one.agent, one.scores[at]) for one, at in lines if one.scores[at] <= top]
     levels = [level for _, level in shown]
     for agent, level in shown:
         ax.axhline(level, color=plots.AGENT_COLOURS[agent], linewidth=1.0, linestyle=":")
     ax.set_ylim(min([low, *levels]), max([high, *(level + 0.04 * (high - low) for level in levels)]))
-    lines = [ax.get_xlabel()]
-    for agent in dict.fromkeys(one.agent for one, _ in found):
-        words = [f"{one.scores[at]:,g} {one.source} {at} M" for one, at in found if one.agent == agent]
-        lines.append(f"{agent}: {', '.join(words)}")
-    ax.set_xlabel("\n".join(lines), fontsize=8)
+    found = within + lines
+    several = len({(one.source, at) for one, at in found}) > 1
+    words = [ax.get_xlabel(), *([f"{one.source}, {at} M frames:" for one, at in found[:1]] if not several else [])]
+    for one, at in sorted(found, key=lambda pair: AGENTS.index(pair[0].agent)):
+        words.append(f"{one.agent}: {one.text(at)}" + (f" {one.source} {at} M" if several else ""))
+    ax.set_xlabel("\n".join(words), fontsize=8)
     return found
+
+
+def _published_words(cited: list[tuple[PublishedScores, int]]) -> str:
+    """What the points, lines and numbers of published scores are."""
+    with_spread = any(at in one.spread for one, at in cited)
+    sources = "; ".join(dict.fromkeys(f"{one.source} at {at} M frames ({one.protocol})" for one, at in cited))
+    return (
+        "Diamonds, dotted lines, and numbers below each panel: published training scores, "
+        f"{sources}. {f'Bars: {SPREAD}. ' if with_spread else ''}Scores far above the curves have no line."
+    )
 
 
 def _aggregates(summary: Summary, found: Aggregates) -> Figure:
@@ -224,8 +248,8 @@ def _profiles(summary: Summary, found: Aggregates) -> Figure:
     return Figure("profiles", "Performance profiles", caption, figure, [panel])
 
 
-def _rates(summary: Summary) -> Figure:
-    figure, panels = _panels(summary)
+def _rates(summary: Summary, size: tuple[float, float]) -> Figure:
+    figure, panels = _panels(summary, size)
     for panel in panels:
         for i, series in enumerate(summary.series):
             found = summary.best_along(series, panel.title, lambda group: group.config.learning_rate)
@@ -244,8 +268,8 @@ def _rates(summary: Summary) -> Figure:
     return Figure("rates", "Sensitivity to the learning rate", caption, figure, panels)
 
 
-def _penalties(summary: Summary) -> Figure:
-    figure, panels = _panels(summary)
+def _penalties(summary: Summary, size: tuple[float, float]) -> Figure:
+    figure, panels = _panels(summary, size)
     positive = [group.penalty for group in summary.groups if group.series.agent == "s51" and group.penalty > 0]
     least = min(positive, default=1.0)
     for panel in panels:

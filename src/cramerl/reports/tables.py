@@ -257,11 +257,12 @@ def _published(summary: Summary) -> Table:
     rows = []
     for env in summary.games:
         for one in published_scores(game_name(env)):
-            scores = [Entry(number(x), x) if (x := one.scores.get(at)) is not None else "" for at in _MILLION_FRAMES]
+            scores = [Entry(one.text(at), one.scores[at]) if at in one.scores else "" for at in _MILLION_FRAMES]
             rows.append([env, one.agent, one.source, one.protocol, *scores])
     note = (
         "Published training scores, to check that ours are plausible. Other codebases with the same settings differ by "
-        "more than agents do, so agents are only compared within one codebase."
+        "more than agents do, so agents are only compared within one codebase. Brackets hold the least and the most of "
+        "a source's seeds, where they are known; they are no intervals."
     )
     columns = ["game", "agent", "source", "protocol", *(f"{at} M frames" for at in _MILLION_FRAMES)]
     return Table("published", "Published scores", columns, rows, note)

@@ -18,10 +18,11 @@ from cramerl.deep.agent import Agent
 from cramerl.deep.checkpoint import CheckpointStore
 from cramerl.deep.envs.base import EnvSpec, spec_from_json
 from cramerl.deep.trees import unflatten, weights_of
-from cramerl.runs import build
+from cramerl.runs import build, hub
 from cramerl.runs.config import TrainConfig
-from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder, load_config, run_folders
+from cramerl.runs.folder import CONFIG, EXPORTED_WEIGHTS, RunFolder, load_config
 from cramerl.runs.group import RunGroup
+from cramerl.runs.names import agent_folder, initial_folder
 from cramerl.runs.scores import tail_in_words, tail_score
 from cramerl.runs.trainer import Run
 
@@ -54,41 +55,47 @@ class Loaded(NamedTuple):
 
 
 def load_agent(path: str | Path | Run, *, lane: int = 0) -> Agent:
-    """A trained agent, from the folder of a run (its last checkpoint) or of an export.
+    """A trained agent, from the folder of a run (its last checkpoint) or of an export, or by its name.
 
     Args:
-        path: the folder, or what `cramerl.train` returned.
+        path: the folder, or what `cramerl.train` returned; or the name of an agent that comes with the package, as in
+            "breakout/l51" ("breakout" alone is that too); or "hf://USER/NAME", a repository of the Hugging Face Hub.
         lane: which run of a group, counted from 0.
 
     Example:
-        >>> agent = load_agent("runs/my-run")  # doctest: +SKIP
+        >>> agent = load_agent("breakout/l51")  # doctest: +SKIP
         >>> atoms, masses = agent.distributions(observations)  # doctest: +SKIP
     """
-    path = run_folders(path)[0]
+    path = agent_folder(path)
     return _warned(load(path, lane)).agent(path)
 
 
 def read_weights(path: str | Path, like: Any) -> Any:
     """Weights of a run (the first of a group) or an export, for a network with parameters ``like``."""
-    return unflatten(like, _warned(load(Path(path), 0)).weights, f"weights of {path}")
+    return unflatten(like, _warned(load(initial_folder(str(path)), 0)).weights, f"weights of {path}")
 
 
-def export_agent(run: str | Path | Run, out: str | Path, *, lane: int = 0, half: bool = False) -> list[Path]:
+def export_agent(
+    run: str | Path | Run, out: str | Path, *, lane: int = 0, half: bool = False, push: str | None = None
+) -> list[Path]:
     """Write an agent's weights, settings and model card into a folder that can be shared.
 
     Args:
-        run: the folder of a run, or what `cramerl.train` returned.
+        run: the folder of a run, what `cramerl.train` returned, or a name, see `load_agent`.
         out: a new or empty folder.
         lane: which run of a group, counted from 0.
         half: whether to write the weights of the network as 16-bit numbers. The file is half as large, and predictions
             change in the fourth digit. The support keeps its 32 bits.
+        push: "USER/NAME", a repository of models on the Hugging Face Hub to which the files are then uploaded.
 
     Returns:
         The files.
     """
-    run, out = run_folders(run)[0], Path(out)
+    run, out, place = agent_folder(run), Path(out), None if push is None else hub.parse_push(push)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"out must be a new or empty folder, got {out}")
+    if place:
+        hub.require_token(place)
     loaded = _warned(load(run, lane))
     config, spec, weights = loaded.config, loaded.spec, loaded.weights
     if half:
@@ -99,9 +106,12 @@ def export_agent(run: str | Path | Run, out: str | Path, *, lane: int = 0, half:
         "environment": json.dumps(spec._asdict()),
     }
     data = _packed(weights, record)
-    card = _card(loaded, _result(run, loaded))  # before anything is written
+    card = _card(loaded, _result(run, loaded), str(place or "path/to/this/folder"))  # before anything is written
     written = [write_whole(out / EXPORTED_WEIGHTS, lambda temporary: temporary.write_bytes(data))]
-    return [*written, write_json(out / CONFIG, config.to_json()), write_text(out / CARD, card)]
+    written += [write_json(out / CONFIG, config.to_json()), write_text(out / CARD, card)]
+    if place:
+        hub.upload(out, place)
+    return written
 
 
 def load(path: Path, lane: int) -> Loaded:
@@ -199,7 +209,7 @@ def _result(run: Path, loaded: Loaded) -> str:
     )
 
 
-def _card(loaded: Loaded, result: str) -> str:
+def _card(loaded: Loaded, result: str, place: str) -> str:
     """A model card as hubs read it: YAML, then what it is, how it was made, how to use it."""
     config, spec, weights = loaded.config, loaded.spec, loaded.weights
     trained = "not recorded" if loaded.step is None else f"{loaded.step:,} steps"
@@ -207,6 +217,7 @@ def _card(loaded: Loaded, result: str) -> str:
     settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_json().items())
     return f"""---
 library_name: cramerl
+pipeline_tag: reinforcement-learning
 tags: [reinforcement-learning, distributional, {config.agent}, {config.env.replace("/", "-")}]
 ---
 # {config.agent} on {config.env}
@@ -222,13 +233,14 @@ tags: [reinforcement-learning, distributional, {config.agent}, {config.env.repla
 
 ```python
 import cramerl
-agent = cramerl.load_agent("path/to/this/folder")
+
+agent = cramerl.load_agent("{place}")
 atoms, masses = agent.distributions(observations)  # (N, actions, atoms): predicted distributions of the return
 actions = agent.act(observations)
 ```
 
-`cramerl play path/to/this/folder` plays it. Limits: trained on this environment and these settings only; masses of s51,
-u51 and l51 may be negative; one seed says little about an algorithm.
+`cramerl play {place}` plays it, and `cramerl watch {place}` shows what it predicts. Limits: trained on this
+environment and these settings only; masses of s51, u51 and l51 may be negative; one seed says little about agents.
 
 ## Settings
 | setting | value |

@@ -23,6 +23,7 @@ from cramerl.runs.config import (
 )
 from cramerl.runs.folder import RunFolder, load_config, run_folders
 from cramerl.runs.group import RunGroup, as_group
+from cramerl.runs.names import initial_folder
 from cramerl.runs.presets import preset as make_preset
 from cramerl.runs.progress import is_interactive, progress_display, progress_stream
 from cramerl.runs.trainer import AfterCheckpoint, OnProgress, Run, Trainer
@@ -194,7 +195,7 @@ def _start_from_weights(config: TrainConfig, loop: Loop) -> None:
 
 
 def _require_same_modes(config: TrainConfig) -> None:
-    theirs = load_config(config.initial_weights).mode_exponent
+    theirs = load_config(initial_folder(config.initial_weights)).mode_exponent
     if config.mode_exponent != theirs:
         raise ValueError(
             f"mode_exponent must be that of initial_weights, {theirs:g}, because their outputs are in those units, got "

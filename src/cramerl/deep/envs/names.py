@@ -9,12 +9,12 @@ Family = Literal["gymnax", "atari", "gymnasium"]
 
 # What gymnax's ids look like. A name that Gymnasium has too, such as CartPole-v1, means gymnax's environment.
 _GYMNAX_CLASSIC = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0")
-_MINATAR = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
+MINATAR_GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 _BSUITE = ("Catch", "DeepSea", "MemoryChain", "UmbrellaChain", "DiscountingChain", "MNISTBandit", "SimpleBandit")
 _MISC = ("FourRooms", "MetaMaze", "PointRobot", "BernoulliBandit", "GaussianBandit", "Reacher", "Swimmer", "Pong")
 GYMNAX_NAMES = (
     *_GYMNAX_CLASSIC,
-    *(f"{name}-{suite}" for suite, names in (("MinAtar", _MINATAR), ("bsuite", _BSUITE)) for name in names),
+    *(f"{name}-{suite}" for suite, names in (("MinAtar", MINATAR_GAMES), ("bsuite", _BSUITE)) for name in names),
     *(f"{name}-misc" for name in (*_MISC, "FrozenLake")),
 )
 """The ids that gymnax registers."""
@@ -81,7 +81,7 @@ def sibling(name: str) -> str | None:
         ('Breakout-MinAtar', 'Pong-misc', None, None)
     """
     game = game_name(name) if env_family(name) == "atari" else None
-    small = {game_name(one): f"{one}-MinAtar" for one in _MINATAR} | {"pong": "Pong-misc"}
+    small = {game_name(one): f"{one}-MinAtar" for one in MINATAR_GAMES} | {"pong": "Pong-misc"}
     return small.get(game)
 
 

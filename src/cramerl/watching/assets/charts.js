@@ -53,6 +53,16 @@ function withOneBaseline(scales) {
   return scales.map(([low, top]) => [Math.min(low, (-below / (1 - below)) * top), top]);
 }
 
+// Three to five round numbers between the ends: multiples of 1, 2 or 5 times a power of ten.
+function roundTicks([low, high]) {
+  if (!(high > low)) return [low];
+  const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= 0.999 * rough), slack = 1e-6 * step;
+  const ticks = [];
+  for (let i = Math.ceil((low - slack) / step); i * step <= high + slack; i++) ticks.push(+(i * step).toPrecision(12));
+  return ticks;
+}
+
 class Chart {
   constructor(parent, view, action, name) {
     this.view = view;
@@ -83,10 +93,11 @@ class Chart {
     this.x = x;
     this.axis.replaceChildren();
     make("i", {}, this.axis, "return");
-    const far = (tick) => ends.every((end) => Math.abs(tick - end) > 0.15 * (ends[1] - ends[0]));
-    for (const tick of [ends[0], ...[0, (ends[0] + ends[1]) / 2].filter(far).slice(0, 1), ends[1]]) {
-      const span = make("span", {}, this.axis, String(+tick.toPrecision(3)).replace("-", "−"));
-      span.style.left = `${((tick - x[0]) / (x[1] - x[0])) * 100}%`;
+    for (const tick of roundTicks(ends)) {
+      const span = make("span", {}, this.axis, String(tick).replace("-", "−"));
+      const place = (tick - x[0]) / (x[1] - x[0]);
+      span.style.left = `${place * 100}%`;
+      span.style.transform = `translateX(${place < 0.04 ? 0 : place > 0.96 ? -100 : -50}%)`; // within the chart
     }
   }
 

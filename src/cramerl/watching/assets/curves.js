@@ -24,7 +24,8 @@ class Curve {
     const all = this.series.map((values) => values());
     let low = this.level, high = this.level;
     for (const values of all) for (const value of values) { if (value < low) low = value; if (value > high) high = value; }
-    this.ends.textContent = high - low < 1e-3 ? format(low, 2) : `${format(low, 2)} … ${format(high, 2)}`;
+    const digits = high - low < 0.02 ? 3 : 2; // so that the ends differ where the curve does
+    this.ends.textContent = high - low < 1e-3 ? format(low, 2) : `${format(low, digits)} … ${format(high, digits)}`;
     this.svg.setAttribute("aria-label", `${this.title} along the recording: ${this.ends.textContent.replace("…", "to")}`);
     if (high - low < 1e-3) { high += 0.5; low -= 0.02; }
     const up = (value) => (HIGH - 3 - ((value - low) / (high - low)) * (HIGH - 6)).toFixed(1);
