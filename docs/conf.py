@@ -9,7 +9,7 @@ from sphinx.util import logging
 from cramerl import __version__
 
 project = "cramerl"
-author = "The cramerl authors"
+author = copyright = "The cramerl authors"
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 myst_enable_extensions = ["dollarmath", "amsmath"]

@@ -30,27 +30,9 @@ def cells() -> list[nbformat.NotebookNode]:
     return found
 
 
-AGENT = "breakout/l51"
-FOLDER = ROOT / "src" / "cramerl" / "shipped" / AGENT
-
-
-def named() -> bool:
-    """Whether the agents that come with the package can be loaded by their names; if not, their folders are used."""
-    import cramerl
-
-    try:
-        cramerl.load_agent(AGENT)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 def run() -> nbformat.NotebookNode:
     """The notebook with its outputs."""
     notebook = nbformat.v4.new_notebook(cells=cells())
-    loaded = AGENT if named() else str(FOLDER)
-    for cell in notebook.cells:
-        cell["source"] = cell["source"].replace(f'"{AGENT}"', f'"{loaded}"')
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     NotebookClient(
         notebook,
@@ -59,8 +41,6 @@ def run() -> nbformat.NotebookNode:
         record_timing=False,
         resources={"metadata": {"path": str(ROOT)}},
     ).execute()
-    for cell in notebook.cells:
-        cell["source"] = cell["source"].replace(f'"{loaded}"', f'"{AGENT}"')
     notebook.metadata = nbformat.from_dict(
         {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
     )

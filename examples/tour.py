@@ -152,7 +152,7 @@ left.imshow(channels @ [1.0, 0.8, 0.4, 0.6], cmap="Greys")
 left.set(xticks=[], yticks=[], title="MinAtar Breakout")
 expected = agent.distributions(frames[-1][None])
 best = int(agent.act(frames[-1][None])[0])
-draw_distribution(right, agent.support.atoms, expected.masses[0, best], float(agent.values(frames[-1][None])[0, best]))
+draw_distribution(right, expected.atoms[0, best], expected.masses[0, best], agent.values(frames[-1][None])[0, best])
 right.set(title=f"what it expects of {('staying', 'going left', 'going right')[best]}", xlabel="return", ylabel="mass")
 plt.show()
 
