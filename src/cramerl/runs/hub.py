@@ -20,7 +20,7 @@ SCHEME = "hf://"
 _CARD = "README.md"
 _MOST_BYTES = 4 << 30
 _SECONDS = 30
-_ADDRESS = re.compile(r"hf:/{1,2}(?P<user>\w[\w.-]*)/(?P<name>\w[\w.-]*)(@(?P<revision>\w[\w./-]*))?", re.ASCII)
+_ADDRESS = re.compile(r"hf://(?P<user>\w[\w.-]*)/(?P<name>\w[\w.-]*)(@(?P<revision>\w[\w./-]*))?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -41,8 +41,8 @@ class Address(NamedTuple):
 
 
 def is_address(run: Any) -> bool:
-    """Whether something is written like an address. A `Path` has lost a slash."""
-    return isinstance(run, (str, Path)) and str(run).startswith("hf:/")
+    """Whether something is written like an address."""
+    return isinstance(run, str) and run.startswith(SCHEME)
 
 
 def parse_address(text: str) -> Address:
@@ -160,7 +160,7 @@ def _reason(errors: Any, error: Exception) -> str:
             f"is refused by the hub, with status {status}: its token is wrong or has no right to this (hf auth login)"
         )
     if isinstance(error, errors.HfHubHTTPError):
-        said = " ".join(str(error.server_message or error).split())
+        said = " ".join(str(getattr(error, "server_message", None) or error).split())
         return f"cannot be used, the hub answered with status {status}: {said[:300]}"
     words = " ".join(str(error).split())[:300] or type(error).__name__
     if isinstance(error, (errors.HTTPError, ConnectionError, TimeoutError)):
