@@ -107,12 +107,8 @@ def upload(folder: Path, address: Address) -> None:
     with _in_sentences(address, f"the export is in {folder}"), _quiet():
         api = library.HfApi()
         api.create_repo(address.repository, exist_ok=True)
-        api.upload_folder(
-            repo_id=address.repository,
-            folder_path=folder,
-            allow_patterns=[CONFIG, EXPORTED_WEIGHTS, _CARD],
-            commit_message="cramerl export",
-        )
+        files = [library.CommitOperationAdd(name, str(folder / name)) for name in (CONFIG, EXPORTED_WEIGHTS, _CARD)]
+        api.create_commit(address.repository, files, commit_message="cramerl export")
 
 
 def _place(library: Any, address: Address, commit: str) -> Path:
