@@ -20,7 +20,7 @@ SHIPPED = Path(__file__).parents[1] / "shipped"
 """Exports of agents, SHIPPED/GAME/AGENT. How they were made is in results/shipped-agents."""
 GAMES = tuple(sorted(re.sub(r"(?<!^)(?=[A-Z])", "_", game).lower() for game in MINATAR_GAMES))
 SHOWN_AGENTS = ("l51", "s51", "c51")
-"""The agents that a game's name stands for where several can be shown. The first one plays, and it plays best."""
+"""What a game's name stands for where several can be shown. L51 plays: better than S51, and with negative mass."""
 SHOWN_STEPS = 300
 """Steps after which the page of agents that come with the package ends: some of their episodes have 10,000."""
 _NAME = re.compile(r"[^/\\.]+(/[^/\\.]+)?")
