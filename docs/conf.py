@@ -9,7 +9,7 @@ from sphinx.util import logging
 from cramerl import __version__
 
 project = "cramerl"
-author = "The cramerl authors"
+author = copyright = "The cramerl authors"
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
@@ -19,6 +19,10 @@ html_title = "cramerl"
 html_math_renderer = "mathml"
 html_static_path = html_css_files = ["formulas.css", "figures.css"]
 html_extra_path = ["playground.html"]
+# A page that was opened as a file may not fetch the pages that it found, for an excerpt of each.
+html_js_files = [
+    (None, {"body": "if (location.protocol === 'file:') DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false"})
+]
 exclude_patterns = ["_build"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
