@@ -139,7 +139,7 @@ def _find(paths: Sequence[Path], distributions: bool | None) -> _Found:
             continue
         folders = dict(walk_folders(path))
         runs = [folder for folder, files in folders.items() if is_run(files)]
-        theirs = [log for folder, files in folders.items() if folder not in runs for log in logs_in(folder, files)]
+        theirs = [log for folder, files in folders.items() if not is_run(files) for log in logs_in(folder, files)]
         evaluated = [folder.resolve() for folder, files in folders.items() if EVALUATION_FILE in files]
         if not runs and not theirs and (not evaluated or distributions is False):
             if pickles := [file for folder, files in folders.items() for file in pickles_in(folder, files)]:

@@ -11,10 +11,10 @@ from cramerl.evidence.published import RANDOM_HUMAN
 
 _REMARK = "{}: steps are Dopamine's iterations, and each iteration counts the same."
 PICKLES_TO_CSV = """\
-import csv, pickle
-logs = pickle.load(open("logs/log_199", "rb"))
-rows = [("dqn", "Pong", 0, 250_000 * (i + 1), one["train_average_return"][0]) for i, one in enumerate(logs.values())]
-csv.writer(open("dqn.csv", "w")).writerows([("agent", "env", "seed", "step", "return"), *rows])
+import pathlib, pickle
+logs = pickle.loads(pathlib.Path("logs/log_199").read_bytes()).values()
+rows = [f"dqn,Pong,0,{250_000 * (i + 1)},{one['train_average_return'][0]}" for i, one in enumerate(logs)]
+pathlib.Path("dqn.csv").write_text("\\n".join(["agent,env,seed,step,return", *rows]))
 """
 
 
@@ -75,6 +75,6 @@ def _run_of(row: dict[str, Any], game: str, last: dict[tuple[str, str], tuple[in
 
 
 def _game(stem: str) -> str:
-    """The name of a game from that of a file: Dopamine's airraid is air_raid."""
+    """The name of a game from that of a file: Dopamine's beamrider is beam_rider."""
     known = {game.replace("_", ""): game for game in RANDOM_HUMAN}
     return known.get(stem.lower().replace("_", ""), stem)
