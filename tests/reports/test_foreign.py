@@ -122,7 +122,7 @@ def test_runs_of_different_lengths_and_single_seeds(tmp_path):
 def test_iterations_and_steps_are_not_mixed(tmp_path):
     row = {"Agent": "DQN", "Iteration": 0, "Value": 1.0, "Game": ENV}
     (tmp_path / "x.json").write_text(json.dumps([row]))
-    (section,) = make_report([tmp_path / "x.json"], tmp_path / "out")
+    make_report([tmp_path / "x.json"], tmp_path / "out")
     assert "iterations" in (tmp_path / "out/figures/curves.svg").read_text()
     with pytest.raises(
         ValueError, match=r"must count in the same unit to be compared, got .* \(agent steps\) and x.json"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cramerl._folders import LOG_BYTES, parse_json, read_inside
+from cramerl.evidence.foreign.games import atari_game
 from cramerl.evidence.foreign.run_logs import Points, RunLog, RunName, name_text, seed_of
-from cramerl.evidence.published import RANDOM_HUMAN
 
 _REMARK = "{}: steps are Dopamine's iterations, and each iteration counts the same."
 PICKLES_TO_CSV = """\
@@ -46,7 +46,7 @@ def read_dopamine(file: Path) -> list[RunLog]:
         raise ValueError(f"{file} cannot be read as Dopamine's rows: {error}") from None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{file} must be a list of Dopamine's rows, which have an Iteration, a Value and an Agent")
-    game = _game(file.stem)
+    game = atari_game(file.stem) or file.stem  # Dopamine's beamrider is beam_rider
     found: dict[RunName, Points] = {}
     last: dict[tuple[str, str], tuple[int, int]] = {}  # of each agent and game, its latest run and iteration
     for line, row in enumerate(rows, start=1):
@@ -72,9 +72,3 @@ def _run_of(row: dict[str, Any], game: str, last: dict[tuple[str, str], tuple[in
     run += iteration <= before
     last[agent, env] = run, iteration
     return RunName(agent, env, run), iteration
-
-
-def _game(stem: str) -> str:
-    """The name of a game from that of a file: Dopamine's beamrider is beam_rider."""
-    known = {game.replace("_", ""): game for game in RANDOM_HUMAN}
-    return known.get(stem.lower().replace("_", ""), stem)

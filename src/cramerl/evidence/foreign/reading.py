@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cramerl.deep.envs.names import game_name, is_minatar
+from cramerl.deep.envs.names import is_minatar
 from cramerl.evidence.curves import Curve, Study
 from cramerl.evidence.foreign.columns import require_roles
 from cramerl.evidence.foreign.dopamine import is_pickle, pickle_advice, read_dopamine
+from cramerl.evidence.foreign.games import atari_game
 from cramerl.evidence.foreign.run_folders import is_event_file, is_monitor, read_event_files, read_monitors
 from cramerl.evidence.foreign.run_logs import RunLog
 from cramerl.evidence.foreign.tables import TABLES, read_table
 from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
-from cramerl.evidence.published import RANDOM_HUMAN
 from cramerl.evidence.subjects import Subject, agent_order, seed_order
 
 _MOST_AGENTS, _MOST_GAMES = 40, 200
@@ -118,7 +118,7 @@ def _study(places: Sequence[Path]) -> Study:
 
 
 def _curve(run: RunLog, study: Study, scores: ScoreKind) -> Curve:
-    atari = game_name(run.name.env) in RANDOM_HUMAN
+    atari = atari_game(run.name.env) is not None
     family = "MinAtar" if is_minatar(run.name.env) else "Atari" if atari else "other"
     iterations = {"iteration": (run.steps - 1).astype(np.float64)} if run.unit == "iteration" else {}
     return Curve(

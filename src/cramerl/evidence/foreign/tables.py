@@ -11,10 +11,9 @@ from typing import Any
 
 from cramerl._extras import load_library
 from cramerl._folders import open_inside
-from cramerl.deep.envs.names import game_name
 from cramerl.evidence.foreign.columns import FRAMES, find_columns
+from cramerl.evidence.foreign.games import atari_game
 from cramerl.evidence.foreign.run_logs import FILE_BYTES, Points, RunLog, RunName, name_text, number, seed_of
-from cramerl.evidence.published import RANDOM_HUMAN
 
 TABLES = (".csv", ".tsv", ".parquet")
 MOST_RUNS = 10_000
@@ -116,7 +115,7 @@ def _read(
                 if len(found) > MOST_RUNS:
                     raise ValueError(f"a file may have at most {MOST_RUNS:,} runs")
             step = row[step_at]
-            if frames and _is_atari(names_of[key].env):
+            if frames and atari_game(names_of[key].env):
                 step = number(step) // _ATARI_FRAMES
             found[names_of[key]].add(step, row[return_at], 1.0 if episodes_at is None else row[episodes_at])
         except (ValueError, TypeError) as error:  # TypeError: a Parquet file may hold lists
@@ -124,10 +123,6 @@ def _read(
     if not found:
         raise ValueError(f"{file} has columns but no rows")
     remarks = [] if seed_at is not None else [f"{file.name} has no column of seeds, so an agent has one run on a game."]
-    if frames and any(_is_atari(name.env) for name in found):
+    if frames and any(atari_game(name.env) for name in found):
         remarks.append(f"{file.name} counts frames: on Atari games, {_ATARI_FRAMES} of them are taken for a step.")
     return [points.log(name, file, remarks=remarks) for name, points in found.items()]
-
-
-def _is_atari(env: str) -> bool:
-    return game_name(env) in RANDOM_HUMAN
