@@ -45,6 +45,7 @@ def test_a_report_of_a_table_has_what_ours_has(tmp_path):
     assert "Logs of other libraries: theirs.csv." in tables
     assert "How the runs of a2c; ppo; rainbow were played and scored is not known" in text
     assert "weights" not in tables
+    assert not (out / "dopamine").exists()  # steps are no iterations
     (study,) = json.loads((out / "scores.json").read_text())["studies"]
     assert study["name"] == "theirs"
     assert np.array(study["rliable"]["scores"]["ppo"]).shape == (3, 1)

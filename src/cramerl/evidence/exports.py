@@ -70,10 +70,13 @@ def dopamine_rows(groups: Iterable[ScoreGroup]) -> dict[str, list[dict[str, Any]
     """For each game, the rows of a JSON file of Dopamine: the mean return of each run in each iteration.
 
     Dopamine's files have no game and no seed; with these, the same runs are found again when a row is read. Iterations
-    in which no episode ended have no row. The runs of an agent follow one another in order of their seeds.
+    in which no episode ended have no row, nor have runs of other libraries that count no iterations. The runs of an
+    agent follow one another in order of their seeds.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for curve, label in [(curve, group.series.label) for group in groups for curve in group.curves]:
+        if curve.subject.config is None and curve.unit != "iteration":
+            continue
         numbers = curve.metrics.get("iteration", np.arange(len(curve.steps), dtype=np.float64))
         known = (curve.episodes > 0) & np.isfinite(numbers)
         for iteration in np.unique(numbers[known]):
