@@ -34,7 +34,7 @@ FOLDERS = (
 
 def scores_of(curves: Iterable[Curve]) -> Scores:
     """The scores of the runs that are finished, by seed; NaN if a run diverged or no episode ended at its end."""
-    return {curve.seed: final_score(curve) for curve in curves if curve.finished}
+    return {curve.config.seed: final_score(curve) for curve in curves if curve.finished}
 
 
 def mean_text(scores: Scores) -> str:

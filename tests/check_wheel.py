@@ -19,6 +19,7 @@ EXTRAS = {
     "data": "import pyarrow.parquet, minari, cramerl.linear",
     "optuna": "import optuna, cramerl.sweep.search",
     "ray": "import ray, fsspec, cramerl.sweep.ray",
+    "hub": "import huggingface_hub, cramerl.runs.hub",
     "deep": "import cramerl; cramerl.train, cramerl.load_agent; import cramerl.deep.host_loop",
     "watch": "import av, PIL, cramerl.watching.page, cramerl.watching.video",
 }
@@ -42,6 +43,10 @@ def main() -> None:
     install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", CONSTRAINTS)
     run(*install, wheel)
     run(python, "-c", "import cramerl, cramerl.linear, cramerl.claims; cramerl.Support.uniform(-1, 1, 3)")
+    games = run(python, "-c", "from cramerl.runs.names import GAMES, SHIPPED; print(*(SHIPPED / one for one in GAMES))")
+    files = [file for game in games.split() for file in Path(game).glob("*/*") if file.stat().st_size > 1000]
+    if len(files) != 5 * 7 * 3:
+        sys.exit(f"the wheel must have three files of each of 35 agents, it has {len(files)}")
     run(command, "--help")
     run(command, "verify")
     missing = run(command, "train", "s51", "Breakout-MinAtar", succeed=False)
@@ -53,6 +58,8 @@ def main() -> None:
     run(command, "evaluate", "FrozenLake-v1", "--out", "evaluation")
     run(command, "train", "s51", "CartPole-v1", "--preset", "smoke", "--steps", "300", "--out", "run")
     run(command, "watch", "run", "--max-steps", "3", "--out", "watch.html")
+    run(command, "watch", "breakout", "--out", "breakout.html")
+    run(command, "play", "freeway/u51", "--episodes", "1", "--max-steps", "20")
     run(command, "report", "run", "--out", "report")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from html import escape
 from pathlib import Path
@@ -24,11 +24,20 @@ AGENT_COLOURS = {
     "qr": "#8C6239",
     "hl_gauss": "#B0304F",
 }
+_FURTHER_COLOURS = ("#87933F", "#9333F2", "#337663")
 OTHER_COLOUR = "#8C8C8C"
 INK, PAPER = "#1b1f24", "#ffffff"  # of figures on pages; a dark page replaces them
 LEAST_MASS = 5e-4  # that can be seen
 MEAN: dict[str, Any] = {"color": INK, "linewidth": 1.4}
 REALISED: dict[str, Any] = {"color": TARGET, "linewidth": 1.4, "linestyle": (0, (4, 2))}
+
+
+def agent_colours(agents: Sequence[str]) -> dict[str, str]:
+    """The colour of each agent of a report: cramerl's agents keep theirs, others take those that are left, in turn."""
+    own = {name: AGENT_COLOURS[name] for name in agents if name in AGENT_COLOURS}
+    left = [*_FURTHER_COLOURS, *(colour for colour in AGENT_COLOURS.values() if colour not in own.values())]
+    others = [name for name in agents if name not in own]
+    return own | {name: left[i % len(left)] for i, name in enumerate(others)}
 
 
 def draw_distribution(

@@ -39,11 +39,22 @@ def test_one_episode_has_no_standard_error(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "nowhere has no config.json"),
-        (["--epsilon", "2"], "--epsilon: must be a number in [0, 1], got '2'"),
-        (["--episodes", "0"], "--episodes: must be an integer >= 1, got '0'"),
+        (["./nowhere"], "nowhere has no config.json"),
+        (["nowhere"], "there is no 'nowhere'; there are c51, dqn, hl_gauss, l51, qr, s51, u51 for each of asterix"),
+        (["nowhere", "--epsilon", "2"], "--epsilon: must be a number in [0, 1], got '2'"),
+        (["nowhere", "--episodes", "0"], "--episodes: must be an integer >= 1, got '0'"),
     ],
 )
 def test_bad_input(arguments, sentence, tmp_path):
-    assert sentence in refused("play", "nowhere", *arguments, cwd=tmp_path)
+    assert sentence in refused("play", *arguments, cwd=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_agent_that_comes_with_the_package():
+    words = ("--episodes", "2", "--max-steps", "40", "--json")
+    chosen, named = run("play", "Breakout", *words), run("play", "breakout-minatar/L51", *words)
+    assert chosen.returncode == named.returncode == 0, chosen.stderr
+    said = "cramerl: Breakout means breakout/l51; there are also c51, dqn, hl_gauss, qr, s51, u51\n"
+    assert chosen.stderr == said + named.stderr
+    assert json.loads(chosen.stdout) == json.loads(named.stdout)
+    assert json.loads(chosen.stdout)["env"] == "Breakout-MinAtar"

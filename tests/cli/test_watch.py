@@ -323,3 +323,25 @@ def test_several_agents_of_one_kind_go_by_their_folders(runs):
     with lenient():
         names = [one.name for one in load_watched([runs / "s51", runs / "s51", runs / "qr"])]
     assert names == ["s51 (s51)", "s51 (s51) 2", "qr"]
+
+
+def test_agents_that_come_with_the_package(tmp_path, lenient_jax):
+    result = run("watch", "space-invaders", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == "watching space-invaders; loading ...\n"
+    assert "l51, s51 and c51 on SpaceInvaders-MinAtar: score " in result.stdout
+    assert "after 300 steps (cut off before the end of the episode)" in result.stdout
+    assert "l51 plays; s51 and c51 predict from the same frames" in result.stdout
+    assert "shown for 300 steps; --episodes 1 plays on until the episode ends" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("to open it where the agents disagree most: cramerl watch space-")
+    made = cramerl.watch("SpaceInvaders", tmp_path / "python.html")
+    assert made.read_bytes() == (tmp_path / "out/watch.html").read_bytes()
+
+
+def test_agents_that_come_with_the_package_are_chosen_by_name(tmp_path):
+    result = run("watch", "breakout/u51", "breakout/dqn", "--max-steps", "3", cwd=tmp_path)
+    assert "u51 and dqn on Breakout-MinAtar: score " in result.stdout
+    assert "shown for" not in result.stdout
+    words = refused("watch", "brekout", cwd=tmp_path)
+    assert "there is no 'brekout' (did you mean 'breakout'?); there are c51, dqn" in words
+    assert "runs must be of one game" in refused("watch", "breakout", "freeway", cwd=tmp_path)

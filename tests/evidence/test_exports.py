@@ -25,10 +25,11 @@ def test_arrays_for_rliable(tmp_path):
     assert found.curves["s51"].shape == (2, 2, 5)
     assert found.seeds["s51"] == [[0, 1], [0, 1]]
     for curve in read_curves([tmp_path]):
-        if curve.agent == "s51" and curve.seed < 2:
+        seed = curve.config.seed
+        if curve.agent == "s51" and seed < 2:
             place = found.games.index(curve.env)
-            assert found.scores["s51"][curve.seed, place] == final_score(curve)
-            assert found.curves["s51"][curve.seed, place, -1] == pytest.approx(final_score(curve))  # fifths too
+            assert found.scores["s51"][seed, place] == final_score(curve)
+            assert found.curves["s51"][seed, place, -1] == pytest.approx(final_score(curve))  # fifths too
     assert found.steps["Asterix-MinAtar"].tolist() == [200, 400, 600, 800, 1000]
     with pytest.raises(ValueError, match="checkpoints must be >= 1, got 0"):
         rliable_scores(summary.best, summary.games, summary.series, checkpoints=0)
@@ -51,7 +52,7 @@ def test_rows_for_dopamine(tmp_path):
     found = dopamine_rows(summary_of(run).groups)
     assert found == {
         "Breakout-MinAtar": [
-            {"Iteration": 0, "Value": 4.0, "Agent": "s51"},
-            {"Iteration": 2, "Value": 1.0, "Agent": "s51"},
+            {"Iteration": 0, "Value": 4.0, "Agent": "s51", "Game": "Breakout-MinAtar", "Seed": 0},
+            {"Iteration": 2, "Value": 1.0, "Agent": "s51", "Game": "Breakout-MinAtar", "Seed": 0},
         ]
     }

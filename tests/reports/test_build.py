@@ -88,7 +88,7 @@ def test_scores_are_those_of_the_curves(main_report, study):
     assert f"| {GAMES[0]} | u51 | {interval_text(bootstrap_interval('mean', group.scores))} |" in text
     rows = json.loads((out / "dopamine" / "Asterix-MinAtar.json").read_text())
     assert len(rows) == 4 * 3 * 2
-    assert set(rows[0]) == {"Iteration", "Value", "Agent"}
+    assert set(rows[0]) == {"Iteration", "Value", "Agent", "Game", "Seed"}
 
 
 def test_the_best_setting_is_shown(study):

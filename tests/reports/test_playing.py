@@ -116,7 +116,7 @@ def test_distributions_are_those_of_the_lane(trained, lenient_jax):
         envs = make_envs(load_config(trained), 1)
         first = envs.reset(0)
         envs.close()
-        _, masses = load_agent(trained, lane=curve.seed - 4).distributions(first)
+        _, masses = load_agent(trained, lane=curve.config.seed - 4).distributions(first)
         np.testing.assert_allclose(view.distributions[0], masses[0], atol=1e-5)
         np.testing.assert_allclose(view.distributions @ view.atoms, view.values, atol=1e-3)
         np.testing.assert_allclose(view.distributions.sum(axis=-1), 1, atol=1e-4)

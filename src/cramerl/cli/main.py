@@ -47,11 +47,12 @@ examples:
   cramerl evaluate queue --features fourier:5 --discount 0.99
   cramerl evaluate --data example:machines   the same from a log, with intervals and a verdict; also logs of yours
   cramerl predict out/evaluate --data example:machines   and of single rows
+  cramerl watch breakout                   what trained agents that come with it predict, as a page to scrub through
   cramerl train s51 Breakout-MinAtar --steps 1e6 --seed 0
   cramerl sweep runs/all --agents s51,u51 --envs CartPole-v1 --seeds 0-4
   cramerl report runs                      learning curves, tables and intervals of all runs below a folder
   cramerl play runs/RUN                    scores of a trained agent; also: resume, export
-  cramerl watch runs/RUN                   what it predicts while it plays, as a page to scrub through
+  cramerl watch runs/RUN                   what it predicts while it plays
 
 exit status: 0 done; 1 a claim did not come out as expected, or a loss was not finite; 2 bad input (a sentence says
 what is allowed); 3 an answer is not to be used (evaluate --strict); 130 stopped by Ctrl-C, 143 by SIGTERM, 141 by a

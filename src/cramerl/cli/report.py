@@ -24,6 +24,13 @@ examples:
   cramerl report results --out out/study   each study below a folder by itself
   cramerl report runs --claims --pdf       with the paper's claims recomputed,
                                            and figures for a paper
+  cramerl report theirs.csv                another library's runs: a table with
+                                           agent, env, seed, step and return
+  cramerl report theirs.csv --columns agent=algo,step=frames
+                                           with other names of columns
+  cramerl report cleanrl/runs sb3/logs     event files of TensorBoard, monitors
+  cramerl report runs theirs.csv --mix-protocols
+                                           ours and theirs side by side
 
 A folder made by cramerl sweep is one study. Other runs belong to one study if
 their folders are next to each other.
@@ -43,12 +50,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("runs", nargs="+", type=Path, metavar="RUNS", help="folders of runs, or folders that contain them")
+    runs = (
+        "folders of runs, or folders that contain them; logs of other libraries: CSV, TSV or Parquet tables, folders "
+        "with event files of TensorBoard or monitors of Stable-Baselines3, JSON files of Dopamine's rows"
+    )
+    add("runs", nargs="+", type=Path, metavar="RUNS", help=runs)
     add("--out", type=Path, default=Path("out/report"), help="folder to write to (default: %(default)s)")
     scored = "fraction of a run's steps, at its end, that is scored (default: %(default)s)"
     add("--tail", type=number_in("in (0, 1]", lambda value: 0 < value <= 1), default=0.2, metavar="X", help=scored)
     add("--seed", type=integer_from(0, 2**31 - 1), default=0, help="seed of the bootstrap (default: %(default)s)")
     add("--evaluation", action="store_true", help="score evaluation episodes instead of training episodes")
+    columns = "names of columns of tables, as in step=global_step,return=score; for event files, return=TAG"
+    add("--columns", type=_pairs, metavar="PAIRS", help=columns)
     add("--mix-protocols", action="store_true", help="show runs of different protocols side by side, labelled")
     unfinished = "include unfinished runs; all runs on a game are then scored at the length of the shortest"
     add("--unfinished", action="store_true", help=unfinished)
@@ -83,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     claims = _verify() if options.claims else []
-    shown = {"claims": claims, "distributions": options.distributions, "pdf": options.pdf}
+    shown = {"columns": options.columns, "claims": claims, "distributions": options.distributions, "pdf": options.pdf}
     shown |= {"overwrite": options.overwrite, "on_progress": show_progress}
     sections = make_report(options.runs, options.out, scoring, **shown)
     if options.json:
@@ -105,10 +118,19 @@ def _what_next(sections: Sequence[Section], page: Path) -> list[str]:
     from cramerl.reports.playing import SIGNED, has_weights
 
     lines = [f"to read it:             open {shlex.quote(str(page))}"]
-    curves = [curve for section in sections for curve in section.summary.curves if has_weights(curve.source)]
+    found = [curve for section in sections for curve in section.summary.curves if curve.subject.config is not None]
+    curves = [curve for curve in found if has_weights(curve.source)]
     for curve in sorted(curves, key=lambda one: one.agent not in SIGNED)[:1]:
         lines.append(f"to see its predictions: cramerl watch {shlex.quote(str(curve.source))}")
     return lines
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Names of columns by what they mean."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(role.strip() and name.strip() for role, _, name in pairs):
+        raise argparse.ArgumentTypeError(f"must be pairs such as agent=algo,step=global_step, got {text!r}")
+    return {role.strip(): name.strip() for role, _, name in pairs}
 
 
 def write_demo_report(out: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import sys
@@ -142,6 +143,8 @@ def run(options: argparse.Namespace) -> int:
         return _serve(options, words)
     outputs = _check_outputs(options)
     _announce(words)
+    if cut:
+        _compile_quickly()
     from cramerl.watching.play import load_watched, record
 
     settings = {name: getattr(options, name) for name in ("episodes", "epsilon", "seed", "max_steps", "trust_modules")}
@@ -150,6 +153,12 @@ def run(options: argparse.Namespace) -> int:
     if len(recording) == cut:
         say(f"agents that come with cramerl are shown for {cut} steps; --episodes 1 plays on until the episode ends")
     return _write(options, recording, outputs, again)
+
+
+def _compile_quickly() -> None:
+    """Leave out XLA's optimisations, which take seconds, where programs run for a few hundred steps only."""
+    if "jax" not in sys.modules:
+        os.environ["XLA_FLAGS"] = f"--xla_backend_optimization_level=0 {os.environ.get('XLA_FLAGS', '')}".strip()
 
 
 def _folders(words: list[str]) -> list[Path]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,6 +11,9 @@ from typing import Any, NamedTuple
 from cramerl.evidence.aggregates import Aggregates
 from cramerl.evidence.scores import BestGroups, Series
 from cramerl.evidence.statistics import Interval, bootstrap_interval
+from cramerl.runs.config import AGENTS
+
+_MOST_IN_PAIRS = 6
 
 
 class Comparison(NamedTuple):
@@ -50,7 +55,7 @@ def compare(
 
 
 def _pairs(best: BestGroups, games: Sequence[str], series: Sequence[Series]) -> Iterator[tuple[Series, Series]]:
-    """U51 with S51, everyone with DQN and with C51, and variants with their plain form.
+    """U51 with S51, everyone with DQN and with C51, agents of other libraries, and variants with their plain form.
 
     Of several variants of the other agent, the one that agrees in all settings both have is taken, and the plain one.
     If an agent has no plain form on a game, each variant is compared with the earlier ones that differ least from it.
@@ -59,6 +64,7 @@ def _pairs(best: BestGroups, games: Sequence[str], series: Sequence[Series]) -> 
     wanted = [("u51", "s51"), ("l51", "s51")]
     for other in ("dqn", "c51"):
         wanted += [(one, other) for one in agents if one not in ("dqn", other)]
+    wanted += _foreign_pairs(best, agents)
     for first, second in [*wanted, *((one, one) for one in agents)]:
         for one in (one for one in series if one.agent == first):
             others = [other for other in series if other.agent == second and _common_games(best, games, one, other)]
@@ -70,6 +76,19 @@ def _pairs(best: BestGroups, games: Sequence[str], series: Sequence[Series]) -> 
             if first == second and not plain:
                 found = dict.fromkeys(_nearest(one, others[: others.index(one)]))
             yield from ((one, other) for other in found)
+
+
+def _foreign_pairs(best: BestGroups, agents: Sequence[str]) -> list[tuple[str, str]]:
+    """Each pair of agents that cramerl does not have; of many, each with the one that is best most often."""
+    foreign = [one for one in agents if one not in AGENTS]
+    if len(foreign) <= _MOST_IN_PAIRS:
+        return list(itertools.combinations(foreign, 2))
+    leads: dict[str, tuple[float, str]] = {}
+    for (one, env), group in best.items():
+        if one.agent in foreign:
+            leads[env] = max(leads.get(env, (-math.inf, "")), (group.score.estimate, one.agent))
+    first = max(foreign, key=[agent for _, agent in leads.values()].count)
+    return [(first, one) for one in foreign if one != first]
 
 
 def _common_games(best: BestGroups, games: Sequence[str], one: Series, other: Series) -> list[str]:

@@ -7,14 +7,15 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cramerl._arrays import Floats
 from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
-from cramerl.runs.config import AGENTS, LANE_SETTINGS, SETTINGS, TrainConfig, applies_to_agent
+from cramerl.evidence.subjects import Subject, seed_order
+from cramerl.runs.config import AGENTS, LANE_SETTINGS, SETTINGS, TrainConfig
 from cramerl.runs.folder import CONFIG, METRICS, SPEC, VERSIONS, RunFolder, read_object
 from cramerl.runs.group import DIVERGED, RunGroup
 from cramerl.runs.scores import TAIL, in_tail
@@ -23,12 +24,8 @@ SWEEP = "sweep.json"
 """The file that marks the folder of a study."""
 TUNED = tuple(name for name, setting in SETTINGS.items() if setting.scoring == "tuned")
 """Settings that are tuned for each agent: tables show the best values, figures show all of them."""
-_LEARNED_WITH = tuple(
-    name
-    for name, setting in sorted(SETTINGS.items())
-    if setting.role in ("learning", "start") and setting.scoring != "protocol"
-)
 
+StepUnit = Literal["agent step", "iteration"]
 _HUGE = 1e300  # larger than any return; integers beyond it do not fit a float
 
 
@@ -45,20 +42,22 @@ class Curve:
     """The learning curve of one run: each array has one entry for each row of the log.
 
     Attributes:
-        config: the run's settings.
+        subject: what was trained on what.
         steps: (rows,) agent steps, increasing.
         frames: (rows,) emulator frames.
         returns: (rows,) mean return of the episodes that ended since the previous row; NaN if none did.
         episodes: (rows,) the number of these episodes.
         metrics: the log's other numbers by tag, (rows,); NaN where a row has none.
-        source: folder of the run.
+        source: folder of the run, or the file of another library's log.
         study: the study that the run belongs to.
         versions: versions of the libraries.
         protocol: what the scores depend on.
         diverged: whether the run ended early, at its last row, because its loss or weights were no longer finite.
+        unit: what ``steps`` count.
+        remarks: sentences on how the log was read.
     """
 
-    config: TrainConfig
+    subject: Subject
     steps: NDArray[np.int64]
     frames: NDArray[np.int64]
     returns: Floats
@@ -69,21 +68,30 @@ class Curve:
     versions: dict[str, Any]
     protocol: ScoringProtocol
     diverged: bool = False
+    unit: StepUnit = "agent step"
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def config(self) -> TrainConfig:
+        """The settings of a run of cramerl; ValueError for a run of another library."""
+        if self.subject.config is None:
+            raise ValueError(f"{self.source} is a log of another library, which has no settings of cramerl")
+        return self.subject.config
 
     @property
     def agent(self) -> str:
         """The run's agent."""
-        return self.config.agent
+        return self.subject.agent
 
     @property
     def env(self) -> str:
         """The run's environment."""
-        return self.config.env
+        return self.subject.env
 
     @property
-    def seed(self) -> int:
-        """The run's seed."""
-        return self.config.seed
+    def seed(self) -> int | str:
+        """The run's seed; in logs of other libraries it may be a word."""
+        return self.subject.seed
 
     @property
     def last_step(self) -> int:
@@ -92,13 +100,13 @@ class Curve:
 
     @property
     def finished(self) -> bool:
-        """Whether the run did all its steps, or diverged."""
-        return self.diverged or self.last_step >= self.config.steps
+        """Whether the run did all its steps, or diverged; where nobody knows how many it should do, it did."""
+        return self.diverged or self.subject.steps is None or self.last_step >= self.subject.steps
 
     @property
     def learned_with(self) -> dict[str, Any]:
         """The settings, by name, that change what is learned and are not part of the protocol."""
-        return {name: getattr(self.config, name) for name in _LEARNED_WITH if applies_to_agent(name, self.agent)}
+        return self.subject.learned_with
 
 
 def read_curves(paths: Iterable[str | Path], *, scores: ScoreKind = "training") -> list[Curve]:
@@ -123,7 +131,22 @@ def read_curves(paths: Iterable[str | Path], *, scores: ScoreKind = "training") 
             found.setdefault(folder.resolve(), path)
     studies = _find_studies(found)
     curves = [curve for folder, study in studies.items() for curve in _read_run(folder, study, scores)]
-    curves.sort(key=lambda c: (c.study.name, str(c.study.folder), c.env, AGENTS.index(c.agent), c.seed, str(c.source)))
+    curves.sort(
+        key=lambda c: (
+            c.study.name,
+            str(c.study.folder),
+            c.env,
+            AGENTS.index(c.agent),
+            seed_order(c.seed),
+            str(c.source),
+        )
+    )
+    require_different_runs(curves)
+    return curves
+
+
+def require_different_runs(curves: Iterable[Curve]) -> None:
+    """Raise ValueError if two curves of a study are the same run: its seed would count twice."""
     seen: dict[tuple[Any, ...], Curve] = {}
     for curve in (curve for curve in curves if curve.last_step):
         key = (curve.study.folder, curve.agent, curve.env, curve.seed, curve.protocol, repr(curve.learned_with))
@@ -134,7 +157,6 @@ def read_curves(paths: Iterable[str | Path], *, scores: ScoreKind = "training") 
                 f"{first} and {second} are the same run: {curve.agent} on {curve.env} with seed {curve.seed} and the "
                 "same settings; remove one of them"
             )
-    return curves
 
 
 def walk_folders(path: str | Path) -> Iterator[tuple[Path, Collection[str]]]:
@@ -201,7 +223,7 @@ def require_one_protocol(env: str, curves: Iterable[Curve], advice: str = "") ->
         first_of.setdefault(curve.protocol, curve)
     if len(first_of) > 1:
         found = sorted(first_of)
-        examples = [f"{first_of[one].source.name} ({one.difference(found)})" for one in found[:2]]
+        examples = [f"{first_of[one].source.name} ({one.difference(found) or 'protocol known'})" for one in found[:2]]
         raise ValueError(
             f"runs on {env} in {first_of[found[0]].study.name} must share one protocol to be compared, got "
             f"{' and '.join(examples)}{advice}"
@@ -302,7 +324,7 @@ def _make_curve(
     episodes = np.where(np.isfinite(returns) & np.isfinite(episodes), np.maximum(episodes, 0), 0.0)
     frames_per_step = _frames_per_step(folder, columns.get("frames", missing), steps)
     return Curve(
-        config=config,
+        subject=Subject.of(config),
         steps=steps,
         frames=steps * (frames_per_step or 1),
         returns=np.where(episodes > 0, returns, np.nan),

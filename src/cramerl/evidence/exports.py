@@ -11,6 +11,7 @@ from cramerl._arrays import Floats
 from cramerl.evidence.aggregates import full_table
 from cramerl.evidence.curves import on_grid
 from cramerl.evidence.scores import BestGroups, ScoreGroup, Series
+from cramerl.evidence.subjects import seed_order
 
 
 class RliableScores(NamedTuple):
@@ -29,7 +30,7 @@ class RliableScores(NamedTuple):
     scores: dict[str, Floats]
     steps: dict[str, Floats]
     curves: dict[str, Floats]
-    seeds: dict[str, list[list[int]]]
+    seeds: dict[str, list[list[int | str]]]
 
 
 def rliable_scores(
@@ -55,7 +56,8 @@ def rliable_scores(
         groups = [best[one, env] for env in games]
         runs = min(len(group.curves) for group in groups)
         kept = [
-            sorted(zip(group.curves, group.scores, strict=True), key=lambda run: run[0].seed)[:runs] for group in groups
+            sorted(zip(group.curves, group.scores, strict=True), key=lambda run: seed_order(run[0].seed))[:runs]
+            for group in groups
         ]
         scores[one.label] = np.array([[score for _, score in row] for row in kept]).T
         grid = np.array([[on_grid(curve, edges[curve.env]) for curve, _ in row] for row in kept])
@@ -67,15 +69,19 @@ def rliable_scores(
 def dopamine_rows(groups: Iterable[ScoreGroup]) -> dict[str, list[dict[str, Any]]]:
     """For each game, the rows of a JSON file of Dopamine: the mean return of each run in each iteration.
 
-    Iterations in which no episode ended have no row. The runs of an agent follow one another in order of their seeds.
+    Dopamine's files have no game and no seed; with these, the same runs are found again when a row is read. Iterations
+    in which no episode ended have no row, nor have runs of other libraries that count no iterations. The runs of an
+    agent follow one another in order of their seeds.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for curve, label in [(curve, group.series.label) for group in groups for curve in group.curves]:
+        if curve.subject.config is None and curve.unit != "iteration":
+            continue
         numbers = curve.metrics.get("iteration", np.arange(len(curve.steps), dtype=np.float64))
         known = (curve.episodes > 0) & np.isfinite(numbers)
         for iteration in np.unique(numbers[known]):
             rows = known & (numbers == iteration)
             value = float(np.average(curve.returns[rows], weights=curve.episodes[rows]))
-            row = {"Iteration": int(iteration), "Value": value, "Agent": label}
+            row = {"Iteration": int(iteration), "Value": value, "Agent": label, "Game": curve.env, "Seed": curve.seed}
             found.setdefault(curve.env, []).append(row)
     return found

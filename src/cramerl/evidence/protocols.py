@@ -11,6 +11,7 @@ from cramerl.runs.config import TrainConfig
 from cramerl.runs.env_options import options_text
 
 ScoreKind = Literal["training", "evaluation"]
+_UNKNOWN = "not known, because logs of other libraries do not say how the game was played and scored"
 _ATARI_TIME_LIMIT = 27_000  # steps; the meaning of max_episode_steps = 0 there
 
 
@@ -31,6 +32,7 @@ class ScoringProtocol:
         epsilon: fraction of random actions in the scored episodes, after its decay.
         scores: "training" or "evaluation".
         env_options: arguments of the environment, as `options_text` writes them.
+        known: whether the log says how the game was played; if not, only ``family`` and ``scores`` mean something.
     """
 
     family: str
@@ -44,6 +46,12 @@ class ScoringProtocol:
     epsilon: float
     scores: ScoreKind
     env_options: str = ""
+    known: bool = True
+
+    @classmethod
+    def unknown(cls, family: str, scores: ScoreKind) -> ScoringProtocol:
+        """The protocol of a run whose log does not say how the game was played."""
+        return cls(family, 0.0, False, 0, False, False, 0, False, 0.0, scores, known=False)
 
     @classmethod
     def of(cls, config: TrainConfig, scores: ScoreKind, frames_per_step: int | None = None) -> ScoringProtocol:
@@ -71,6 +79,8 @@ class ScoringProtocol:
     @property
     def sentence(self) -> str:
         """The whole protocol in words; what a reader would assume anyway is left out."""
+        if not self.known:
+            return _UNKNOWN
         assumed = ["env_options", "fire_reset", "full_action_space", "clip_rewards"]
         if self.family != "Atari":
             assumed += ["sticky", "life_loss_ends", "noop_max"]
@@ -80,6 +90,9 @@ class ScoringProtocol:
     def difference(self, others: Iterable[ScoringProtocol]) -> str:
         """In words, the parts in which this protocol differs from any of the others."""
         own, others = vars(self), list(others)
+        if not self.known:
+            return "" if not any(other.known for other in others) else "protocol not known"
+        others = [other for other in others if other.known]
         return ", ".join(
             words for name, words in self._words().items() if any(own[name] != vars(other)[name] for other in others)
         )

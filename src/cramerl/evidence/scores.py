@@ -12,7 +12,8 @@ from cramerl._arrays import Floats
 from cramerl.evidence.curves import TUNED, Curve, area_under_curve, final_score
 from cramerl.evidence.protocols import ScoringProtocol
 from cramerl.evidence.statistics import Interval, bootstrap_interval
-from cramerl.runs.config import AGENTS, DEFAULTS, SETTINGS, TrainConfig
+from cramerl.evidence.subjects import agent_order
+from cramerl.runs.config import DEFAULTS, SETTINGS, TrainConfig
 
 
 class Series(NamedTuple):
@@ -51,7 +52,7 @@ class Series(NamedTuple):
         """Sorts series: by agent, then by the number and the values of their settings."""
         # Numbers by size; settings may also be words, or sizes of layers.
         values = [(n, (0, v, "") if isinstance(v, (int, float)) else (1, 0, repr(v))) for n, v in self.settings]
-        return AGENTS.index(self.agent), len(values), values, self.protocol
+        return agent_order(self.agent), len(values), values, self.protocol
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +80,9 @@ class ScoreGroup:
     tried: int
 
     @property
-    def config(self) -> TrainConfig:
-        """The settings of its first run; only the seeds of the others differ."""
-        return self.curves[0].config
+    def config(self) -> TrainConfig | None:
+        """The settings of its first run, only the seeds of the others differ; None for another library's runs."""
+        return self.curves[0].subject.config
 
     @property
     def diverged(self) -> int:
@@ -91,8 +92,18 @@ class ScoreGroup:
     @property
     def penalty(self) -> float:
         """S51's lambda in the orthonormal convention: K times the setting if that is on the total mass."""
-        total = self.config.mass_penalty_scale == "total"
-        return self.config.mass_penalty * (self.config.num_atoms if total else 1)
+        config = self.curves[0].config
+        return config.mass_penalty * (config.num_atoms if config.mass_penalty_scale == "total" else 1)
+
+
+def learning_rate(group: ScoreGroup) -> float:
+    """The learning rate of a group, to sort settings that were tried."""
+    return group.curves[0].config.learning_rate
+
+
+def normalised_penalty(group: ScoreGroup) -> tuple[str, float]:
+    """How a group normalises, and its lambda."""
+    return group.curves[0].config.normalisation, group.penalty
 
 
 BestGroups = Mapping[tuple[Series, str], ScoreGroup]

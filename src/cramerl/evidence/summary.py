@@ -13,8 +13,10 @@ from cramerl.evidence.comparisons import Comparison, compare
 from cramerl.evidence.curves import TUNED, Curve, Study, common_steps, require_one_protocol
 from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
 from cramerl.evidence.scores import BestGroups, ScoreGroup, Series, group_runs, setting_text
+from cramerl.evidence.subjects import agent_order
 from cramerl.runs.scores import MUCH_CUT, TAIL, in_tail
 
+_MOST_REMARKS = 5
 FEW_SEEDS = 5  # with fewer, a bootstrap has hardly anything to draw from
 
 
@@ -60,6 +62,7 @@ class Summary:
         protocols: for each game, how it was played and scored.
         aggregates: aggregates over games, or None if there are none.
         comparisons: comparisons of two series.
+        everyone: the agents of all studies that were summarised together, in order.
         notes: sentences on what is missing or was chosen.
     """
 
@@ -76,6 +79,7 @@ class Summary:
     protocols: dict[str, list[ScoringProtocol]]
     aggregates: Aggregates | None
     comparisons: list[Comparison]
+    everyone: list[str]
     notes: list[str]
 
     @property
@@ -94,14 +98,17 @@ class Summary:
         values: dict[Any, set[Any]] = {}
         for group in [*self.groups, *self.diverged]:
             for name in set(names) & group.curves[0].learned_with.keys():
-                values.setdefault((group.series, group.env, name), set()).add(getattr(group.config, name))
+                values.setdefault((group.series, group.env, name), set()).add(group.curves[0].learned_with[name])
         return any(len(found) > 1 for found in values.values())
 
     def best_along(self, series: Series, env: str, key: Callable[[ScoreGroup], Any]) -> dict[Any, ScoreGroup | None]:
-        """For each value of ``key(group)``, in order, the best group of a series on a game; None if all diverged."""
+        """For each value of ``key(group)``, in order, the best group of a series on a game; None if all diverged.
+
+        Groups of other libraries have no settings, so they are left out.
+        """
         found: dict[Any, list[ScoreGroup]] = {}
         for group in [*self.groups, *self.diverged]:
-            if (group.series, group.env) == (series, env):
+            if (group.series, group.env) == (series, env) and group.config is not None:
                 found.setdefault(key(group), []).extend([group] if not group.diverged else [])
         return {at: max(found[at], key=lambda group: group.score.estimate, default=None) for at in sorted(found)}
 
@@ -113,10 +120,11 @@ def summarise(curves: Sequence[Curve], scoring: Scoring | None = None) -> list[S
     for curve in curves:
         members.setdefault((str(curve.study.folder), curve.protocol.family), []).append(curve)
     folders = [folder for folder, _ in members]
+    everyone = sorted({curve.agent for curve in curves}, key=agent_order)
     found = []
     for (folder, family), its in members.items():
         name = its[0].study.name
-        found.append(_summarise(its, f"{name}: {family}" if folders.count(folder) > 1 else name, scoring))
+        found.append(_summarise(its, f"{name}: {family}" if folders.count(folder) > 1 else name, scoring, everyone))
     if not any(summary.best for summary in found):
         diverged = sum(group.diverged for summary in found for group in summary.diverged)
         raise ValueError(
@@ -126,7 +134,7 @@ def summarise(curves: Sequence[Curve], scoring: Scoring | None = None) -> list[S
     return sorted(found, key=lambda summary: summary.title)
 
 
-def _summarise(curves: list[Curve], title: str, scoring: Scoring) -> Summary:
+def _summarise(curves: list[Curve], title: str, scoring: Scoring, everyone: list[str]) -> Summary:
     study, family = curves[0].study, curves[0].protocol.family
     empty = [f"{curve.source.name}, seed {curve.seed}" for curve in curves if not curve.last_step]
     notes = [f"Left out because their logs have no rows with such scores: {_some(empty)}."] if empty else []
@@ -137,7 +145,9 @@ def _summarise(curves: list[Curve], title: str, scoring: Scoring) -> Summary:
         notes += _note_unfinished("Left out because they are not finished and others on the game are", left)
         curves = [curve for curve in curves if curve not in left]
     by_game = {env: [curve for curve in curves if curve.env == env] for env in sorted({c.env for c in curves})}
+    notes += _note_foreign(curves)
     for env, its in by_game.items():
+        _require_one_unit(env, its)
         if not scoring.mix_protocols:
             require_one_protocol(env, its, "; mix_protocols shows them side by side")
         ended = sorted((curve for curve in its if not curve.diverged), key=lambda curve: curve.last_step)
@@ -179,13 +189,38 @@ def _summarise(curves: list[Curve], title: str, scoring: Scoring) -> Summary:
         protocols=protocols,
         aggregates=aggregates,
         comparisons=compare(best, games, series, aggregates, seed=scoring.seed),
+        everyone=everyone,
         notes=notes + more,
     )
 
 
+def _require_one_unit(env: str, curves: Sequence[Curve]) -> None:
+    first_of: dict[str, Curve] = {}
+    for curve in curves:
+        first_of.setdefault(curve.unit, curve)
+    if len(first_of) > 1:
+        examples = [f"{curve.source.name} ({unit}s)" for unit, curve in sorted(first_of.items())]
+        raise ValueError(f"runs on {env} must count in the same unit to be compared, got {' and '.join(examples)}")
+
+
+def _note_foreign(curves: Sequence[Curve]) -> list[str]:
+    """How logs of other libraries were read, and what they do not say."""
+    unknown = sorted({curve.agent for curve in curves if not curve.protocol.known}, key=agent_order)
+    notes = list(dict.fromkeys(remark for curve in curves for remark in curve.remarks))
+    if len(notes) > _MOST_REMARKS:
+        notes = [*notes[:_MOST_REMARKS], f"There are {len(notes) - _MOST_REMARKS:,} more such remarks."]
+    if unknown:
+        notes.insert(
+            0,
+            f"How the runs of {_some(unknown)} were played and scored is not known, because logs of other libraries do "
+            "not say. Only who trained them can tell whether they may be compared.",
+        )
+    return notes
+
+
 def _note_unfinished(words: str, curves: Iterable[Curve]) -> list[str]:
     names = dict.fromkeys(
-        f"{curve.source.parent.name}/{curve.source.name} ({curve.last_step:,} of {curve.config.steps:,} steps)"
+        f"{curve.source.parent.name}/{curve.source.name} ({curve.last_step:,} of {curve.subject.steps or 0:,} steps)"
         for curve in curves
     )
     return [f"{words}: {_some(list(names))}."] if names else []

@@ -6,10 +6,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,10 @@ from cramerl._extras import DEEP_LIBRARIES, require_library
 from cramerl._files import is_made_by, write_json, write_text
 from cramerl._folders import EVALUATION_FILE
 from cramerl.claims import Claim, to_json
-from cramerl.evidence.curves import TUNED, is_run, read_curves, walk_folders
+from cramerl.evidence.curves import TUNED, Curve, is_run, read_curves, require_different_runs, walk_folders
 from cramerl.evidence.exports import dopamine_rows, rliable_scores
+from cramerl.evidence.foreign.dopamine import pickle_advice
+from cramerl.evidence.foreign.reading import Log, log_at, logs_in, pickles_in, read_logs
 from cramerl.evidence.summary import Scoring, Summary, summarise
 from cramerl.reports.figures import Figure, make_figures
 from cramerl.reports.hover import panel_values
@@ -37,6 +40,7 @@ def make_report(
     out: str | Path,
     scoring: Scoring | None = None,
     *,
+    columns: Mapping[str, str] | None = None,
     claims: Sequence[Claim] = (),
     distributions: bool | None = None,
     pdf: bool = False,
@@ -46,9 +50,12 @@ def make_report(
     """Read runs and write a report on them, completely or not at all. The same runs give the same bytes.
 
     Args:
-        paths: folders of runs or of `cramerl evaluate`, or folders that contain such folders at any depth.
+        paths: folders of runs or of `cramerl evaluate`, or folders that contain such folders at any depth; and logs of
+            other libraries: tables, event files of TensorBoard, monitors of Stable-Baselines3, Dopamine's rows.
         out: a new or empty folder, or one with an earlier report, which is replaced.
         scoring: how runs are scored; by default, by their training episodes in the last fifth of their steps.
+        columns: of tables, the names of columns by what they mean: agent, env, seed, step, return, episodes. Names that
+            are plain need not be given. For event files, the tag of the return.
         claims: the paper's claims from `cramerl.claims.verify`, to be shown after the studies.
         distributions: whether to draw the distributions that agents predict while they play, and those of evaluated
             processes. None draws what can be drawn; True raises an error if there is nothing to draw.
@@ -62,8 +69,8 @@ def make_report(
     scoring, out = scoring or Scoring(), Path(out)
     _require_replaceable(out, overwrite)
     on_progress("reading runs ...")
-    with_runs, evaluations = _find_folders([Path(path) for path in paths], distributions)
-    curves = read_curves(with_runs, scores=scoring.kind)
+    found = _find([Path(path) for path in paths], distributions)
+    curves, evaluations = _read(found, scoring, columns), found.evaluations
     summaries = summarise(curves, scoring) if curves or not evaluations else []
     build = out.resolve().with_name(f".{out.resolve().name}-{os.getpid()}")
     build.mkdir(parents=True)
@@ -90,15 +97,17 @@ def report(
     out: str | Path = "out/report",
     *,
     scoring: Scoring | None = None,
+    columns: Mapping[str, str] | None = None,
     distributions: bool | None = None,
     pdf: bool = False,
 ) -> Path:
     """Write a page of figures, tables and statistics of runs, as the command ``cramerl report`` does.
 
     Args:
-        runs: a folder with runs at any depth, or what `cramerl.train` returned; or several.
+        runs: a folder with runs at any depth, a log of another library, or what `cramerl.train` returned; or several.
         out: a new or empty folder, or one with an earlier report, which is replaced.
         scoring: how runs are scored; by default, by their training episodes in the last fifth of their steps.
+        columns: of tables, the names of columns by what they mean, such as ``{"agent": "algo"}``; see `make_report`.
         distributions: whether to draw what agents predict while they play; None: if there are weights.
         pdf: also write the figures as PDF.
 
@@ -109,19 +118,37 @@ def report(
         >>> import cramerl
         >>> cramerl.report("runs", "out/report")  # doctest: +SKIP
     """
-    make_report(run_folders(runs), out, scoring, distributions=distributions, pdf=pdf)
+    make_report(run_folders(runs), out, scoring, columns=columns, distributions=distributions, pdf=pdf)
     return Path(out) / PAGE
 
 
-def _find_folders(paths: Sequence[Path], distributions: bool | None) -> tuple[list[Path], list[Path]]:
-    """The paths with runs at or below them, and the folders below them that `cramerl evaluate` wrote."""
-    with_runs, evaluations, can_play = [], dict[Path, None](), False
+class _Found(NamedTuple):
+    """Paths with runs at or below them, folders that `cramerl evaluate` wrote, and logs of other libraries."""
+
+    with_runs: list[Path]
+    evaluations: list[Path]
+    logs: list[Log]
+
+
+def _find(paths: Sequence[Path], distributions: bool | None) -> _Found:
+    """What there is at or below the paths."""
+    with_runs, evaluations, logs, can_play = [], dict[Path, None](), list[Log](), False
     for path in paths:
+        if path.is_file():
+            logs.append(log_at(path))
+            continue
         folders = dict(walk_folders(path))
         runs = [folder for folder, files in folders.items() if is_run(files)]
+        theirs = [log for folder, files in folders.items() if not is_run(files) for log in logs_in(folder, files)]
         evaluated = [folder.resolve() for folder, files in folders.items() if EVALUATION_FILE in files]
-        if not runs and (not evaluated or distributions is False):
-            raise ValueError(f"{path} contains no runs made by cramerl train or cramerl sweep")
+        if not runs and not theirs and (not evaluated or distributions is False):
+            if pickles := [file for folder, files in folders.items() for file in pickles_in(folder, files)]:
+                raise ValueError(pickle_advice(pickles[-1]))
+            raise ValueError(
+                f"{path} contains no runs made by cramerl train or cramerl sweep, and no event files or monitors of "
+                "other libraries; tables such as CSV files are named one by one"
+            )
+        logs += theirs
         with_runs += [path] if runs else []
         evaluations |= dict.fromkeys(evaluated if distributions is not False else ())
         can_play |= distributions is True and any(map(has_weights, runs))
@@ -132,7 +159,20 @@ def _find_folders(paths: Sequence[Path], distributions: bool | None) -> tuple[li
             "distributions can be drawn only of runs that kept their weights (their setting checkpoints is full or "
             f"weights) and of folders of cramerl evaluate; there are none in {', '.join(map(str, paths))}"
         )
-    return with_runs, list(evaluations)
+    return _Found(with_runs, list(evaluations), logs)
+
+
+def _read(found: _Found, scoring: Scoring, columns: Mapping[str, str] | None) -> list[Curve]:
+    """The learning curves. Logs of other libraries join the study of our runs if these are one study."""
+    curves = read_curves(found.with_runs, scores=scoring.kind)
+    if columns and not found.logs:
+        raise ValueError("columns are those of tables or event files of other libraries, and there are none")
+    theirs = read_logs(found.logs, scores=scoring.kind, columns=columns) if found.logs else []
+    studies = {curve.study for curve in curves}
+    if len(studies) == 1:
+        theirs = [replace(curve, study=next(iter(studies))) for curve in theirs]
+    require_different_runs([*curves, *theirs])
+    return [*curves, *theirs]
 
 
 def _require_replaceable(out: Path, overwrite: bool) -> None:

@@ -15,7 +15,7 @@ from cramerl.deep.envs.names import game_name
 from cramerl.evidence.aggregates import Aggregates
 from cramerl.evidence.curves import on_grid
 from cramerl.evidence.published import SPREAD, PublishedScores, published_scores
-from cramerl.evidence.scores import ScoreGroup, Series
+from cramerl.evidence.scores import ScoreGroup, Series, learning_rate, normalised_penalty
 from cramerl.evidence.statistics import mean_band, performance_profile
 from cramerl.evidence.summary import Summary
 from cramerl.reports.hover import Panel, Trace
@@ -82,9 +82,10 @@ def grid_edges(summary: Summary, env: str) -> Floats:
 def series_look(summary: Summary, series: Series) -> dict[str, Any]:
     """Label, colour and line style of a series: an agent has a colour, its variants have different dashes.
 
-    If there is only one agent, its variants take the colours of the others.
+    If there is only one agent, its variants take the colours of the others. Agents of other libraries take further
+    colours, and those of agents that are not in the report.
     """
-    colours = [plots.AGENT_COLOURS.get(series.agent, plots.OTHER_COLOUR)]
+    colours = [plots.agent_colours(summary.everyone)[series.agent]]
     variants = [one for one in summary.series if one.agent == series.agent]
     if variants == summary.series:
         colours = list(dict.fromkeys([*colours, *plots.AGENT_COLOURS.values()]))
@@ -129,8 +130,10 @@ def _legend(figure: Any, panels: list[Panel]) -> None:
 
 def _curves(summary: Summary, size: tuple[float, float]) -> Figure:
     figure, panels = _panels(summary, size)
-    atari, counts, cited = summary.family == "Atari", set(), []
+    counts, cited = set(), []
     for env, ax, traces, _ in panels:
+        counted = next(group.curves[0].unit for group in summary.shown if group.env == env)
+        atari = summary.family == "Atari" and counted == "agent step"
         edges = grid_edges(summary, env)
         large = edges[-1] >= _MANY_STEPS
         for group in (group for group in summary.shown if group.env == env):
@@ -139,10 +142,13 @@ def _curves(summary: Summary, size: tuple[float, float]) -> Figure:
             x = edges[1:] * (frames / 1e6 if atari else 1e-6 if large else 1.0)
             look = series_look(summary, group.series)
             plots.draw_band(ax, x, *band, **look)
-            words = [f"step {at:,.0f}" + (f" ({at * frames / 1e6:,.3g} M frames)" if atari else "") for at in edges[1:]]
+            name = "step" if counted == "agent step" else counted
+            words = [
+                f"{name} {at:,.0f}" + (f" ({at * frames / 1e6:,.3g} M frames)" if atari else "") for at in edges[1:]
+            ]
             traces.append(Trace(look["label"], look["colour"], words, x, *band))
             counts.add(len(group.scores))
-        unit = "million frames" if atari else "million agent steps" if large else "agent steps"
+        unit = "million frames" if atari else f"million {counted}s" if large else f"{counted}s"
         ax.set(xlabel=unit, ylabel="return")
         cited += _draw_published(ax, summary, env) if atari else []
     _legend(figure, panels)
@@ -161,7 +167,8 @@ def _draw_published(ax: Any, summary: Summary, env: str) -> list[tuple[Published
     They are points, with the least and the most of their seeds, as far as the curves reach, or else dotted lines.
     """
     agents = {series.agent for series, game in summary.best if game == env}
-    sticky, frames = {protocol.sticky > 0 for protocol in summary.protocols[env]}, 4 * summary.steps[env]
+    sticky = {protocol.sticky > 0 for protocol in summary.protocols[env] if protocol.known}
+    frames = 4 * summary.steps[env]
     published = [one for one in published_scores(game_name(env)) if one.agent in agents and one.sticky in sticky]
     within = [(one, at) for one in published for at in one.scores if at * 1e6 <= _WITHIN * frames]
     pointed = {one.agent for one, _ in within}
@@ -252,12 +259,12 @@ def _rates(summary: Summary, size: tuple[float, float]) -> Figure:
     figure, panels = _panels(summary, size)
     for panel in panels:
         for i, series in enumerate(summary.series):
-            found = summary.best_along(series, panel.title, lambda group: group.config.learning_rate)
+            found = summary.best_along(series, panel.title, learning_rate)
             shift = 1.03 ** (i - len(summary.series) / 2)  # so that the intervals of agents do not overlap
             _draw_tried(panel, found, series_look(summary, series), "learning rate", shift)
         panel.axes.set(xscale="log", xlabel="learning rate", ylabel=f"score, {tail_text(summary.scoring.tail)}")
         groups = [group for group in [*summary.groups, *summary.diverged] if group.env == panel.title]
-        rates = sorted({group.config.learning_rate for group in groups})
+        rates = sorted({learning_rate(group) for group in groups if group.config is not None})
         if len(rates) <= _MOST_TICKS:  # a search tries more than there is room for
             panel.axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
             panel.axes.set_xticks([], minor=True)
@@ -274,7 +281,7 @@ def _penalties(summary: Summary, size: tuple[float, float]) -> Figure:
     least = min(positive, default=1.0)
     for panel in panels:
         for series in (one for one in summary.series if one.agent == "s51"):
-            found = summary.best_along(series, panel.title, lambda group: (group.config.normalisation, group.penalty))
+            found = summary.best_along(series, panel.title, normalised_penalty)
             look = series_look(summary, series)
             ways = {"after": {}, "before": {"colour": plots.OTHER_COLOUR, "style": _STYLES[1]}}
             for kind, its_look in ways.items():

@@ -21,6 +21,7 @@ from cramerl.reports.tables import Table, interval_text, make_tables, settings_t
 from cramerl.reports.telling import telling_tables
 
 GENERATOR = "cramerl report"
+_MOST_SOURCES = 10
 _HOW_TO_READ = (
     "A bar is the mass predicted on one return. Masses are signed: bars below the line, in orange, are negative mass, "
     "which no probability distribution has. The vertical line is the mean."
@@ -75,6 +76,10 @@ class Section(NamedTuple):
             for protocol in summary.protocols[env]:
                 by_protocol.setdefault(protocol.sentence, []).append(env)
         facts = [f"Protocol ({', '.join(envs)}): {sentence}." for sentence, envs in by_protocol.items()]
+        read = dict.fromkeys(curve.source.name for curve in summary.curves if curve.subject.config is None)
+        if read:
+            more = f" and {len(read) - _MOST_SOURCES} more" if len(read) > _MOST_SOURCES else ""
+            facts.append(f"Logs of other libraries: {', '.join(list(read)[:_MOST_SOURCES])}{more}.")
         return [f"Made by: {summary.study.command}", *facts] if summary.study.command else facts
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cramerl.evidence.curves import Curve
 from cramerl.evidence.scores import ScoreGroup
+from cramerl.evidence.subjects import seed_order
 from cramerl.evidence.summary import Summary
 from cramerl.reports.distributions import draw_distributions
 from cramerl.reports.figures import Figure
@@ -54,10 +55,11 @@ def draw_agents(
 ) -> tuple[list[Figure], list[str]]:
     """Draw what one run of each agent predicts on each game; sentences say which have no figure, and why."""
     figures, missing, labels = [], dict[str, list[str]](), short_labels(summary.series)
+    own = [group for group in summary.shown if group.config is not None]  # others have no weights that can be read
+    if not own:
+        return [], []
     # Agents whose masses may be negative come first on each game: readers look for them.
-    for group in sorted(
-        summary.shown, key=lambda group: (summary.games.index(group.env), group.series.agent not in SIGNED)
-    ):
+    for group in sorted(own, key=lambda group: (summary.games.index(group.env), group.series.agent not in SIGNED)):
         title = f"{labels[group.series]} on {group.env}"
         found = _draw_group(group, title, budget, on_progress)
         if isinstance(found, str):
@@ -115,7 +117,9 @@ def play(curve: Curve, steps: int) -> tuple[Recording, Loaded]:
 
 def _draw_group(group: ScoreGroup, title: str, budget: Budget, on_progress: Callable[[str], None]) -> Figure | str:
     """A figure, or why there is none."""
-    curve = next((one for one in sorted(group.curves, key=lambda one: one.seed) if has_weights(one.source)), None)
+    curve = next(
+        (one for one in sorted(group.curves, key=lambda one: seed_order(one.seed)) if has_weights(one.source)), None
+    )
     if curve is None:
         return _NO_WEIGHTS
     if group.series.agent == "dqn":

@@ -13,8 +13,9 @@ from cramerl.deep.envs.names import game_name
 from cramerl.evidence.aggregates import Aggregates
 from cramerl.evidence.curves import tail_rows
 from cramerl.evidence.published import published_scores
-from cramerl.evidence.scores import ScoreGroup
+from cramerl.evidence.scores import ScoreGroup, learning_rate, normalised_penalty
 from cramerl.evidence.statistics import Interval
+from cramerl.evidence.subjects import seed_order
 from cramerl.evidence.summary import Summary
 from cramerl.reports.labels import Labels, compared, full_labels
 from cramerl.runs.config import SETTINGS, applies_to_agent
@@ -95,8 +96,13 @@ def interval_text(found: Interval) -> str:
 
 
 def settings_table(summary: Summary) -> Table:
-    """Each setting with its value or, if agents differ in it, each value with the agents that have it."""
+    """Each setting with its value or, if agents differ in it, each value with the agents that have it.
+
+    Of runs of other libraries, only the seeds are known.
+    """
     curves = sorted(summary.curves, key=lambda curve: curve.agent)
+    foreign = [curve for curve in curves if curve.subject.config is None]
+    curves = [curve for curve in curves if curve.subject.config is not None]
     everyone = {curve.agent for curve in curves}
     rows = []
     for name in (name for name, setting in SETTINGS.items() if setting.role != "subject"):
@@ -112,6 +118,9 @@ def settings_table(summary: Summary) -> Table:
             text = "; ".join(f"{value} ({', '.join(found)})" for value, found in agents.items())
         if text:
             rows.append([name, text])
+    for agent in dict.fromkeys(curve.agent for curve in foreign):
+        seeds = sorted({curve.seed for curve in foreign if curve.agent == agent}, key=seed_order)
+        rows.append([f"seed of {agent}, whose settings are not known", ", ".join(map(str, seeds))])
     return Table("settings", "Settings", ["setting", "value"], rows)
 
 
@@ -136,8 +145,8 @@ def _scores(summary: Summary, labels: Labels) -> Table:
     rows = []
     for group in summary.shown:
         # Agents differ in these settings, so they belong to what is compared.
-        setting = f"learning_rate {group.config.learning_rate:g}"
-        if group.series.agent == "s51":
+        setting = "not known" if group.config is None else f"learning_rate {group.config.learning_rate:g}"
+        if group.series.agent == "s51" and group.config is not None:
             setting += f", lambda {group.penalty:g}, {group.config.normalisation}"
         if group.tried > 1:
             setting += f" (best of {group.tried})"
@@ -190,7 +199,7 @@ def _comparisons(summary: Summary, labels: Labels) -> Table:
 def _rates(summary: Summary, labels: Labels) -> Table:
     rows = []
     for env, series in itertools.product(summary.games, summary.series):
-        found = summary.best_along(series, env, lambda group: group.config.learning_rate)
+        found = summary.best_along(series, env, learning_rate)
         scored = {rate: group.score for rate, group in found.items() if group is not None}
         if len(scored) > 1:
             best = max(scored, key=lambda rate: scored[rate].estimate)
@@ -209,12 +218,13 @@ def _rates(summary: Summary, labels: Labels) -> Table:
 def _penalties(summary: Summary, labels: Labels) -> Table:
     rows = []
     for env, series in itertools.product(summary.games, summary.series):
-        found = summary.best_along(series, env, lambda group: (group.config.normalisation, group.penalty))
+        found = summary.best_along(series, env, normalised_penalty)
         scored = [group for group in found.values() if group is not None and series.agent == "s51"]
         for group in scored if len(scored) > 1 else ():
-            given = group.config.mass_penalty
-            row = [env, labels[series], group.config.normalisation, Entry(f"{group.penalty:g}", group.penalty)]
-            row += [Entry(f"{given:g} ({group.config.mass_penalty_scale})", given), _interval(group.score)]
+            config = group.curves[0].config
+            row = [env, labels[series], config.normalisation, Entry(f"{group.penalty:g}", group.penalty)]
+            given = f"{config.mass_penalty:g} ({config.mass_penalty_scale})"
+            row += [Entry(given, config.mass_penalty), _interval(group.score)]
             rows.append(row + [_diagnostic(summary, group, name) for name in ("dist/mass", "dist/negative_mass")])
     columns = ["game", "agent", "normalisation", "lambda", "as given", "score", "mass", "negative mass"]
     note = (

@@ -72,7 +72,7 @@ def load_agent(path: str | Path | Run, *, lane: int = 0) -> Agent:
 
 def read_weights(path: str | Path, like: Any) -> Any:
     """Weights of a run (the first of a group) or an export, for a network with parameters ``like``."""
-    return unflatten(like, _warned(load(initial_folder(str(path)), 0)).weights, f"weights of {path}")
+    return unflatten(like, _warned(load(initial_folder(path), 0)).weights, f"weights of {path}")
 
 
 def export_agent(

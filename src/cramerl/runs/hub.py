@@ -20,7 +20,7 @@ SCHEME = "hf://"
 _CARD = "README.md"
 _MOST_BYTES = 4 << 30
 _SECONDS = 30
-_ADDRESS = re.compile(r"hf:/{1,2}(?P<user>\w[\w.-]*)/(?P<name>\w[\w.-]*)(@(?P<revision>\w[\w./-]*))?", re.ASCII)
+_ADDRESS = re.compile(r"hf://(?P<user>\w[\w.-]*)/(?P<name>\w[\w.-]*)(@(?P<revision>\w[\w./-]*))?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -41,8 +41,8 @@ class Address(NamedTuple):
 
 
 def is_address(run: Any) -> bool:
-    """Whether something is written like an address. A `Path` has lost a slash."""
-    return isinstance(run, (str, Path)) and str(run).startswith("hf:/")
+    """Whether something is written like an address."""
+    return isinstance(run, str) and run.startswith(SCHEME)
 
 
 def parse_address(text: str) -> Address:
@@ -107,12 +107,8 @@ def upload(folder: Path, address: Address) -> None:
     with _in_sentences(address, f"the export is in {folder}"), _quiet():
         api = library.HfApi()
         api.create_repo(address.repository, exist_ok=True)
-        api.upload_folder(
-            repo_id=address.repository,
-            folder_path=folder,
-            allow_patterns=[CONFIG, EXPORTED_WEIGHTS, _CARD],
-            commit_message="cramerl export",
-        )
+        files = [library.CommitOperationAdd(name, str(folder / name)) for name in (CONFIG, EXPORTED_WEIGHTS, _CARD)]
+        api.create_commit(address.repository, files, commit_message="cramerl export")
 
 
 def _place(library: Any, address: Address, commit: str) -> Path:
@@ -160,7 +156,7 @@ def _reason(errors: Any, error: Exception) -> str:
             f"is refused by the hub, with status {status}: its token is wrong or has no right to this (hf auth login)"
         )
     if isinstance(error, errors.HfHubHTTPError):
-        said = " ".join(str(error.server_message or error).split())
+        said = " ".join(str(getattr(error, "server_message", None) or error).split())
         return f"cannot be used, the hub answered with status {status}: {said[:300]}"
     words = " ".join(str(error).split())[:300] or type(error).__name__
     if isinstance(error, (errors.HTTPError, ConnectionError, TimeoutError)):

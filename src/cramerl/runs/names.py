@@ -20,7 +20,7 @@ SHIPPED = Path(__file__).parents[1] / "shipped"
 """Exports of agents, SHIPPED/GAME/AGENT. How they were made is in results/shipped-agents."""
 GAMES = tuple(sorted(re.sub(r"(?<!^)(?=[A-Z])", "_", game).lower() for game in MINATAR_GAMES))
 SHOWN_AGENTS = ("l51", "s51", "c51")
-"""The agents that a game's name stands for where several can be shown. The first one plays, and it plays best."""
+"""What a game's name stands for where several can be shown. L51 plays: better than S51, and with negative mass."""
 SHOWN_STEPS = 300
 """Steps after which the page of agents that come with the package ends: some of their episodes have 10,000."""
 _NAME = re.compile(r"[^/\\.]+(/[^/\\.]+)?")
@@ -31,7 +31,7 @@ def agent_folder(run: Any) -> Path:
 
     Args:
         run: a folder, what `cramerl.train` returned, the name of an agent that comes with the package ("breakout/l51"),
-            or "hf://USER/NAME", which is downloaded.
+            or "hf://USER/NAME", which is downloaded. A `Path` is always a folder.
     """
     return _folders(run, SHOWN_AGENTS[:1])[0]
 
@@ -47,7 +47,7 @@ def agent_folders(runs: Any) -> list[Path]:
     return [folder for run in runs for folder in _folders(run, SHOWN_AGENTS)]
 
 
-def initial_folder(name: str) -> Path:
+def initial_folder(name: str | Path) -> Path:
     """The folder of initial weights. A run that somebody sent must not download, so it is not one of a hub."""
     if hub.is_address(name):
         raise ValueError(
@@ -81,19 +81,20 @@ def _name(folder: Path) -> str:
 
 
 def _folders(run: Any, agents: tuple[str, ...]) -> list[Path]:
-    path = run_folders(run)[0]
     if hub.is_address(run):
-        return [hub.download(str(run))]
-    if not isinstance(run, (str, Path)) or path.is_dir() or not _NAME.fullmatch(str(path)):
+        return [hub.download(run)]
+    path = run_folders(run)[0]
+    if not isinstance(run, str) or path.is_dir() or not _NAME.fullmatch(run.rstrip("/")):
         return [path]
-    game, slash, agent = str(path).partition("/")
+    name = run.rstrip("/")
+    game, slash, agent = name.partition("/")
     found = _game(game)
     near = difflib.get_close_matches(_plain(game), list(map(_plain, GAMES)), n=1)
     if found is None and slash and not near:  # such as runs/mine, a folder that is missing
         return [path]
     if found is None or (slash and agent_name(agent) not in _agents(found)):
         meant = found or (_game(near[0]) if near else None)
-        raise ValueError(_refusal(str(path), meant, agent))
+        raise ValueError(_refusal(name, meant, agent))
     return [SHIPPED / found / one for one in ([agent_name(agent)] if slash else agents)]
 
 

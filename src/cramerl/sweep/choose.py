@@ -142,7 +142,7 @@ def _score_variants(agent: str, env: str, curves: list[Curve], names: list[str],
     good = {variant: runs for variant, runs in variants.items() if variant not in bad}
     if not good:
         raise ValueError(f"every variant of {agent} on {env} failed or diverged: there is nothing to choose from")
-    seeds = [sorted(curve.seed for curve in runs) for runs in good.values()]
+    seeds = [sorted(curve.config.seed for curve in runs) for runs in good.values()]
     if any(these != seeds[0] for these in seeds):
         raise ValueError(f"the variants of {agent} on {env} must have the same seeds to be compared, got {seeds}")
     runs = [curve for runs in good.values() for curve in runs]
