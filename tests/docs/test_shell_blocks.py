@@ -49,6 +49,9 @@ NOT_RUN = {
     "cramerl evaluate --data s3://bucket/logs": CLUSTER,
     "cramerl export runs/second --out exports/second --push": HUB,
     "cramerl watch hf://USER/NAME": HUB,
+    "cramerl report theirs.csv --columns": "a table with other names is the reader's",
+    "cramerl report cleanrl/runs": "these logs are the reader's",
+    "cramerl report runs/mine": "these runs are the reader's",
     "cramerl watch runs/s51 --serve": "runs until it is stopped",
 }
 """Beginnings of commands that do not run here, with the reason."""
@@ -60,6 +63,9 @@ GIVEN = {
 }
 """What the reader has done before, by the page."""
 
+FILES = {("reports.md", "theirs.csv"): "agent,env,seed,step,return\n"}
+"""Files that the reader has, by the page that shows them: how the text begins."""
+
 IN_THE_PROSE = {"logs.md": "python benchmarks/log_goals.py out/shop/customers.parquet"}
 """Commands whose output a page shows without a block of their own."""
 
@@ -70,6 +76,7 @@ FROM_ELSEWHERE = {
     ("agents.md", "training s51 on breakout"): HOURS,
     ("logs.md", "- Along episodes age"): "of a variant that the text names",
     ("losses.md", "state 0"): "tests/test_examples.py",
+    ("reports.md", "agent,env,seed,step,return"): "a file of the reader",
     ("sweeps.md", "runs/first/sweep.json"): "a listing of files",
 }
 """Shown texts that no command of the page prints here: how they begin, and why."""
@@ -150,6 +157,10 @@ def run_page(page, folder):
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     for name in ("benchmarks", "docs", "examples"):
         (folder / name).symlink_to(ROOT / name)
+    for (of, name), start in FILES.items():
+        if of == page:
+            (text,) = (block.text for block in blocks(page) if block.text.startswith(start))
+            (folder / name).write_text(text, encoding="utf-8")
     place, printed = folder, []
     texts = [GIVEN.get(page, ""), *(block.text for block in SHELL[page]), IN_THE_PROSE.get(page, "")]
     for words in (words for text in texts for words in commands(text)):
