@@ -68,7 +68,7 @@ def test_it_plays_better_than_chance(game):
         assert envs.spec == spec
         played = list(islice(play_steps(choose, envs), STEPS[game]))
         seen = played[-1][0]
-        total = sum(step.rewards.reshape(-1, EACH).sum(1) for _, _, step in played)
+        total = np.sum([step.rewards.reshape(-1, EACH).sum(1) for _, _, step in played], axis=0)
         predicted = [agent.distributions(seen[:EACH]) for agent in agents]
     *theirs, chance = total
     assert min(theirs) > 1.4 * chance, dict(zip(AGENTS, theirs, strict=True)) | {"chance": chance}
