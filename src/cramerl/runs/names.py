@@ -106,8 +106,8 @@ def _allowed(name: str, game: str | None, agent: str, *, hubs: bool) -> str:
         hint = f" (did you mean {'/'.join([game, *agents])!r}?)"
     place = f", or {hub.SCHEME}USER/NAME" if hubs else ""
     return (
-        f"a folder, the name of an agent that comes with cramerl{place}, but there is no {name!r}{hint}; there are {', '.join(_agents(GAMES[0]))} for each of {', '.join(GAMES)}, as in "
-        f"{GAMES[1]}/{SHOWN_AGENTS[0]}"
+        f"a folder, the name of an agent that comes with cramerl{place}, but there is no {name!r}{hint}; there "
+        f"are {', '.join(_agents(GAMES[0]))} for each of {', '.join(GAMES)}, as in {GAMES[1]}/{SHOWN_AGENTS[0]}"
     )
 
 
