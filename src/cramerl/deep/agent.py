@@ -26,7 +26,7 @@ class Distributions(NamedTuple):
     """Return distributions, one for each of N observations and A actions: ``atoms, masses = distributions``.
 
     Attributes:
-        atoms: (K,), or (N, A, K) if every distribution has its own.
+        atoms: (N, A, K); a fixed support is repeated.
         masses: (N, A, K).
     """
 

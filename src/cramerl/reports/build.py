@@ -107,7 +107,7 @@ def report(
         runs: a folder with runs at any depth, a log of another library, or what `cramerl.train` returned; or several.
         out: a new or empty folder, or one with an earlier report, which is replaced.
         scoring: how runs are scored; by default, by their training episodes in the last fifth of their steps.
-        columns: of tables, the names of columns by what they mean, such as ``{"agent": "algo"}``; see `make_report`.
+        columns: of tables, the names of columns by what they mean, such as ``{"agent": "algo"}``; see ``make_report``.
         distributions: whether to draw what agents predict while they play; None: if there are weights.
         pdf: also write the figures as PDF.
 
