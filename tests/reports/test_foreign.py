@@ -18,7 +18,7 @@ from cramerl.evidence.summary import Scoring, summarise
 from cramerl.reports.build import make_report
 
 ENV = "Breakout-MinAtar"
-HOSTILE = ["<script>alert(1)</script>", "a|b](c) \x1b[2Jred", "$\\frac{", "=1+1", "&lt;", "ab\u202ecd"]
+HOSTILE = ["<script>alert(1)</script>", "a|b](c) \x1b[2Jred", "$\\frac{", "=1+1", "&lt;", "ab\u202ecd", "蜘蛛"]
 
 
 def theirs(path: Path, agents=("ppo", "a2c", "rainbow"), env: str = ENV, seeds: int = 3, steps: int = 1000) -> Path:
