@@ -79,22 +79,22 @@ print("loss", cramer_loss(support, target, prediction, mass_penalty=1.0).round(3
 
 # %% [markdown]
 # In JAX it has a gradient. A coin pays 3 with probability 0.4 and nothing otherwise; each step sees 32 tosses. Some
-# masses are negative on the way (orange, below the line), and nothing breaks:
+# masses are negative on the way (orange, below the line), and nothing breaks. The coin's 0.6 and 0.4 come out:
 
 
 # %%
 @jax.jit
-def step(masses, key):
+def step(masses, rate, key):
     tosses = 3.0 * jax.random.bernoulli(key, 0.4, (32,))
     targets = backup(support, tosses, jnp.zeros(32), jnp.broadcast_to(masses, (32, support.num_atoms)))
-    return masses - 0.02 * jax.grad(lambda m: cramer_loss(support, targets, m, mass_penalty=1.0).mean())(masses)
+    return masses - rate * jax.grad(lambda m: cramer_loss(support, targets, m, mass_penalty=1.0).mean())(masses)
 
 
 masses, shown = jnp.zeros(support.num_atoms), {}
-for i in range(2001):
-    if i in (20, 200, 2000):
+for i in range(4001):
+    if i in (20, 200, 4000):
         shown[i] = masses
-    masses = step(masses, jax.random.key(i))
+    masses = step(masses, 0.02 / (1 + i / 300), jax.random.key(i))
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 2.4), layout="constrained")
 for ax, (steps, each) in zip(axes, shown.items(), strict=True):
