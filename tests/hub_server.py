@@ -55,10 +55,14 @@ class Hub(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Hub
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_: Any) -> None:
+    @property
+    def hub(self) -> Hub:
+        assert isinstance(self.server, Hub)
+        return self.server
+
+    def log_message(self, format: str, *arguments: Any) -> None:
         pass
 
     def do_HEAD(self) -> None:
@@ -72,9 +76,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self, body: bytes) -> None:
         path = unquote(urlsplit(self.path).path)
-        self.server.requests.append(f"{self.command} {path}")
+        self.hub.requests.append(f"{self.command} {path}")
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self.server.broken:
+        if self.hub.broken:
             return self._answer(500, {"error": "it is\nbroken"})
         if token and token != TOKEN:
             return self._answer(401, {"error": "no such user"}, "Invalid credentials in Authorization header")
@@ -97,12 +101,12 @@ class _Handler(BaseHTTPRequestHandler):
             name = f"{asked['organization']}/{asked['name']}"
             if asked["organization"] == "others":
                 return self._answer(403, {"error": "You don't have the rights to create a model"})
-            known = name in self.server.repositories
-            self.server.repositories.setdefault(name, Repository())
-            return self._answer(409 if known else 200, {"url": f"{self.server.address}/{name}", "id": name})
+            known = name in self.hub.repositories
+            self.hub.repositories.setdefault(name, Repository())
+            return self._answer(409 if known else 200, {"url": f"{self.hub.address}/{name}", "id": name})
         if words == ["api", "validate-yaml"]:
             return self._answer(200, {"errors": [], "warnings": []})
-        repository = self.server.repositories["/".join(words[2:4])]
+        repository = self.hub.repositories["/".join(words[2:4])]
         if words[4] == "preupload":
             names = [file["path"] for file in json.loads(body)["files"]]
             modes = [{"path": name, "uploadMode": "regular", "shouldIgnore": False, "oid": None} for name in names]
@@ -110,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         lines = [json.loads(line) for line in body.splitlines()]
         files = [line["value"] for line in lines if line["key"] == "file"]
         commit = repository.commit(**{file["path"]: base64.b64decode(file["content"]) for file in files})
-        place = f"{self.server.address}/{'/'.join(words[2:4])}/commit/{commit}"
+        place = f"{self.hub.address}/{'/'.join(words[2:4])}/commit/{commit}"
         return self._answer(200, {"commitUrl": place, "commitOid": commit})
 
     def _info(self, name: str, revision: str, token: str) -> None:
@@ -134,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(200, content, headers)
 
     def _readable(self, name: str, token: str) -> Repository | None:
-        repository = self.server.repositories.get(name)
+        repository = self.hub.repositories.get(name)
         return None if repository is None or (repository.private and not token) else repository
 
     def _answer(self, status: int, content: dict[str, Any], message: str = "", code: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from html import escape
@@ -196,7 +197,9 @@ def save_same(figure: Any, path: Path) -> Path:
     silent = {".svg": ("Date", "Creator"), ".pdf": ("CreationDate", "Creator", "Producer"), ".png": ("Software",)}
     metadata = dict.fromkeys(silent[path.suffix])
     # Type 42 keeps the text of a PDF as text, which publishers require.
-    with mpl.rc_context({"svg.hashsalt": "cramerl", "pdf.fonttype": 42}):
+    with mpl.rc_context({"svg.hashsalt": "cramerl", "pdf.fonttype": 42}), warnings.catch_warnings():
+        # Names in letters that the font lacks are boxes in a figure; pages have them in words beside it.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
         # Lay it out once for all formats: the last digits of the layout differ from one time to the next.
         if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
             figure.draw_without_rendering()

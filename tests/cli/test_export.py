@@ -52,7 +52,7 @@ def test_two_exports_of_an_agent_are_the_same_bytes(tmp_path):
 
 
 def test_half_as_many_bits(tmp_path, rng):
-    config = dataclasses.replace(small_config(), hidden_units=(128, 128))
+    config = dataclasses.replace(small_config(v_min=-10.1, v_max=9.3), hidden_units=(128, 128))  # not in 16 bits
     folder = write_untrained(tmp_path / "run", config)
     for name, flags in (("whole", []), ("half", ["--half"]), ("again", ["--half"])):
         source = tmp_path / "half" if name == "again" else folder
@@ -62,6 +62,7 @@ def test_half_as_many_bits(tmp_path, rng):
     assert again.read_bytes() == half.read_bytes()
     exact, rounded = (load(path.parent, 0).weights for path in (whole, half))
     assert {array.dtype for array in rounded.values()} == {np.dtype(np.float32)}
+    assert {"support.low", "support.spacing"} < exact.keys()
     for name, array in exact.items():
         if name.startswith("support."):
             assert rounded[name] == array

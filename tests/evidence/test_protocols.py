@@ -68,3 +68,16 @@ def test_arguments_of_the_environment_are_part_of_the_protocol():
     assert still.sentence == f"is_slippery=false, {plain.sentence}"
     assert still.difference([plain]) == "is_slippery=false"
     assert plain.difference([still]) == "no arguments of the environment"
+
+
+def test_protocols_of_other_libraries_are_not_known(tmp_path):
+    known = read_curves([write_run(tmp_path / "a", env="Breakout-MinAtar")])[0].protocol
+    other = read_curves([write_run(tmp_path / "b", env="Breakout-MinAtar", sticky=0.25)])[0].protocol
+    unknown = ScoringProtocol.unknown("MinAtar", "training")
+    assert unknown != known
+    assert unknown.sentence.startswith("not known")
+    assert unknown.difference([known, unknown]) == "protocol not known"
+    assert unknown.difference([unknown]) == ""
+    assert known.difference([known, unknown]) == ""  # what nobody knows is no difference
+    assert other.difference([known, other, unknown]) == "sticky 0.25"
+    assert sorted([unknown, known]) != []  # reports sort them

@@ -13,11 +13,12 @@ from study_runs import column, write_run
 import cramerl
 from cramerl import plots
 from cramerl.cli.main import main
-from cramerl.evidence.summary import Scoring
+from cramerl.evidence.foreign.reading import log_at, read_logs
+from cramerl.evidence.summary import Scoring, summarise
 from cramerl.reports.build import make_report
 
 ENV = "Breakout-MinAtar"
-HOSTILE = ["<script>alert(1)</script>", "a|b](c) \x1b[2Jred", "$\\frac{", "=1+1", "&lt;", "ab\u202ecd"]
+HOSTILE = ["<script>alert(1)</script>", "a|b](c) \x1b[2Jred", "$\\frac{", "=1+1", "&lt;", "ab\u202ecd", "蜘蛛"]
 
 
 def theirs(path: Path, agents=("ppo", "a2c", "rainbow"), env: str = ENV, seeds: int = 3, steps: int = 1000) -> Path:
@@ -103,6 +104,15 @@ def test_own_agents_keep_their_colours():
     assert len(set(found.values())) == 6
     assert not {plots.POSITIVE, plots.NEGATIVE} & set(found.values())
     assert len(plots.agent_colours([f"agent {i}" for i in range(10)])) == 10
+
+
+def test_many_agents_are_compared_with_the_best_only(tmp_path):
+    few, many = (theirs(tmp_path / f"{n}.csv", [f"agent {i}" for i in range(n)], seeds=2) for n in (6, 8))
+    (summary,) = summarise(read_logs([log_at(few)]))
+    assert len(summary.comparisons) == 15
+    (summary,) = summarise(read_logs([log_at(many)]))
+    assert {one.first.agent for one in summary.comparisons} == {"agent 7"}
+    assert len(summary.comparisons) == 7
 
 
 def test_the_same_run_twice_is_refused(tmp_path):

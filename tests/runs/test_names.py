@@ -94,6 +94,13 @@ def test_pages_of_these_agents_end_early_unless_asked():
     assert shown_steps([*theirs, *mine], None, None) is None
 
 
+def test_initial_weights_are_named_in_their_errors():
+    with pytest.raises(
+        ValueError, match=r"^initial_weights must be a folder, the .* cramerl, but there is no 'brekout' \(did"
+    ):
+        initial_folder("brekout")
+
+
 def test_initial_weights_do_not_come_from_a_hub():
     with pytest.raises(ValueError, match=r"^initial_weights must be a folder, .*; cramerl export hf://a/b --out F"):
         initial_folder("hf://a/b")

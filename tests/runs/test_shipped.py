@@ -11,8 +11,9 @@ from lenient import lenient
 
 from cramerl.deep.agent import play_steps
 from cramerl.deep.envs.names import MINATAR_GAMES
+from cramerl.deep.trees import flatten
 from cramerl.runs import build
-from cramerl.runs.agents import load, load_agent
+from cramerl.runs.agents import load, load_agent, read_weights
 from cramerl.runs.config import AGENTS
 from cramerl.runs.folder import load_config
 from cramerl.runs.names import GAMES, SHIPPED
@@ -68,7 +69,7 @@ def test_it_plays_better_than_chance(game):
         assert envs.spec == spec
         played = list(islice(play_steps(choose, envs), STEPS[game]))
         seen = played[-1][0]
-        total = sum(step.rewards.reshape(-1, EACH).sum(1) for _, _, step in played)
+        total = np.sum([step.rewards.reshape(-1, EACH).sum(1) for _, _, step in played], axis=0)
         predicted = [agent.distributions(seen[:EACH]) for agent in agents]
     *theirs, chance = total
     assert min(theirs) > 1.4 * chance, dict(zip(AGENTS, theirs, strict=True)) | {"chance": chance}
@@ -77,3 +78,11 @@ def test_it_plays_better_than_chance(game):
         assert np.isfinite(one.masses).all(), name
         if name != "s51":
             np.testing.assert_allclose(one.masses.sum(-1), 1, atol=1e-3)
+
+
+def test_training_starts_from_it():
+    agent = load_agent("asterix/s51")
+    weights = flatten(read_weights("asterix/s51", agent.params))
+    assert weights.keys() == flatten(agent.params).keys()
+    for name, array in flatten(agent.params).items():
+        np.testing.assert_array_equal(weights[name], array)

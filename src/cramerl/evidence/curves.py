@@ -94,6 +94,12 @@ class Curve:
         return self.subject.seed
 
     @property
+    def place(self) -> str:
+        """Where its log is, in short; of another library's folder AGENT/ENV/SEED, all three."""
+        alone = self.subject.config is not None or self.source.suffix or "__" in self.source.name
+        return self.source.name if alone else "/".join(self.source.parts[-3:])
+
+    @property
     def last_step(self) -> int:
         """The step of the last row; 0 if the log has no rows."""
         return int(self.steps[-1]) if len(self.steps) else 0
@@ -152,7 +158,9 @@ def require_different_runs(curves: Iterable[Curve]) -> None:
         key = (curve.study.folder, curve.agent, curve.env, curve.seed, curve.protocol, repr(curve.learned_with))
         twin = seen.setdefault(key, curve)
         if twin is not curve:
-            first, second = (f"{one.source.parent.name}/{one.source.name}" for one in (twin, curve))
+            first, second = (
+                one.place if "/" in one.place else f"{one.source.parent.name}/{one.place}" for one in (twin, curve)
+            )
             raise ValueError(
                 f"{first} and {second} are the same run: {curve.agent} on {curve.env} with seed {curve.seed} and the "
                 "same settings; remove one of them"
@@ -223,7 +231,7 @@ def require_one_protocol(env: str, curves: Iterable[Curve], advice: str = "") ->
         first_of.setdefault(curve.protocol, curve)
     if len(first_of) > 1:
         found = sorted(first_of)
-        examples = [f"{first_of[one].source.name} ({one.difference(found) or 'protocol known'})" for one in found[:2]]
+        examples = [f"{first_of[one].place} ({one.difference(found) or 'protocol known'})" for one in found[:2]]
         raise ValueError(
             f"runs on {env} in {first_of[found[0]].study.name} must share one protocol to be compared, got "
             f"{' and '.join(examples)}{advice}"

@@ -136,7 +136,7 @@ def summarise(curves: Sequence[Curve], scoring: Scoring | None = None) -> list[S
 
 def _summarise(curves: list[Curve], title: str, scoring: Scoring, everyone: list[str]) -> Summary:
     study, family = curves[0].study, curves[0].protocol.family
-    empty = [f"{curve.source.name}, seed {curve.seed}" for curve in curves if not curve.last_step]
+    empty = [f"{curve.place}, seed {curve.seed}" for curve in curves if not curve.last_step]
     notes = [f"Left out because their logs have no rows with such scores: {_some(empty)}."] if empty else []
     curves = [curve for curve in curves if curve.last_step]
     if not scoring.unfinished:
@@ -155,7 +155,7 @@ def _summarise(curves: list[Curve], title: str, scoring: Scoring, everyone: list
             shortest, longest = ended[0], ended[-1]
             notes.append(
                 f"{env}: runs have {shortest.last_step:,} to {longest.last_step:,} steps, so all are scored at "
-                f"{shortest.last_step:,}, where the shortest ends ({shortest.source.name}, seed {shortest.seed})."
+                f"{shortest.last_step:,}, where the shortest ends ({shortest.place}, seed {shortest.seed})."
             )
     notes += _note_unfinished("Not finished", [curve for curve in curves if not curve.finished])
     steps = {env: common_steps(its) for env, its in by_game.items()}
@@ -199,7 +199,7 @@ def _require_one_unit(env: str, curves: Sequence[Curve]) -> None:
     for curve in curves:
         first_of.setdefault(curve.unit, curve)
     if len(first_of) > 1:
-        examples = [f"{curve.source.name} ({unit}s)" for unit, curve in sorted(first_of.items())]
+        examples = [f"{curve.place} ({unit}s)" for unit, curve in sorted(first_of.items())]
         raise ValueError(f"runs on {env} must count in the same unit to be compared, got {' and '.join(examples)}")
 
 

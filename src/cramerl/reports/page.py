@@ -76,7 +76,7 @@ class Section(NamedTuple):
             for protocol in summary.protocols[env]:
                 by_protocol.setdefault(protocol.sentence, []).append(env)
         facts = [f"Protocol ({', '.join(envs)}): {sentence}." for sentence, envs in by_protocol.items()]
-        read = dict.fromkeys(curve.source.name for curve in summary.curves if curve.subject.config is None)
+        read = dict.fromkeys(curve.place for curve in summary.curves if curve.subject.config is None)
         if read:
             more = f" and {len(read) - _MOST_SOURCES} more" if len(read) > _MOST_SOURCES else ""
             facts.append(f"Logs of other libraries: {', '.join(list(read)[:_MOST_SOURCES])}{more}.")

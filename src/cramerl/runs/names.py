@@ -54,7 +54,7 @@ def initial_folder(name: str | Path) -> Path:
             f"initial_weights must be a folder, or the name of an agent that comes with cramerl, got {name!r}; cramerl "
             f"export {name} --out FOLDER makes one"
         )
-    return agent_folder(name)
+    return _folders(name, SHOWN_AGENTS[:1], "initial_weights")[0]
 
 
 def said_choice(name: str) -> str | None:
@@ -80,7 +80,7 @@ def _name(folder: Path) -> str:
     return folder.relative_to(SHIPPED).as_posix()
 
 
-def _folders(run: Any, agents: tuple[str, ...]) -> list[Path]:
+def _folders(run: Any, agents: tuple[str, ...], argument: str = "run") -> list[Path]:
     if hub.is_address(run):
         return [hub.download(run)]
     path = run_folders(run)[0]
@@ -94,20 +94,20 @@ def _folders(run: Any, agents: tuple[str, ...]) -> list[Path]:
         return [path]
     if found is None or (slash and agent_name(agent) not in _agents(found)):
         meant = found or (_game(near[0]) if near else None)
-        raise ValueError(_refusal(name, meant, agent))
+        raise ValueError(f"{argument} must be {_allowed(name, meant, agent, hubs=argument == 'run')}")
     return [SHIPPED / found / one for one in ([agent_name(agent)] if slash else agents)]
 
 
-def _refusal(name: str, game: str | None, agent: str) -> str:
+def _allowed(name: str, game: str | None, agent: str, *, hubs: bool) -> str:
     """What to type instead of a name that nothing has, with the game that was meant."""
     hint = ""
     if game is not None:
         agents = difflib.get_close_matches(agent.lower(), _agents(game), n=1, cutoff=0.5) if agent else []
         hint = f" (did you mean {'/'.join([game, *agents])!r}?)"
+    place = f", or {hub.SCHEME}USER/NAME" if hubs else ""
     return (
-        f"run must be a folder, the name of an agent that comes with cramerl, or {hub.SCHEME}USER/NAME, but there is "
-        f"no {name!r}{hint}; there are {', '.join(_agents(GAMES[0]))} for each of {', '.join(GAMES)}, as in "
-        f"{GAMES[1]}/{SHOWN_AGENTS[0]}"
+        f"a folder, the name of an agent that comes with cramerl{place}, but there is no {name!r}{hint}; there "
+        f"are {', '.join(_agents(GAMES[0]))} for each of {', '.join(GAMES)}, as in {GAMES[1]}/{SHOWN_AGENTS[0]}"
     )
 
 

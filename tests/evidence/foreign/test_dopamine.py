@@ -19,15 +19,16 @@ from cramerl.evidence.summary import summarise
 def test_runs_follow_one_another_in_dopamines_files(tmp_path):
     """Without seeds: a run begins where the iteration does not rise."""
     rows = [{"Agent": "DQN", "Iteration": i, "Value": v} for i, v in [(0, 1.0), (1, 2.0), (0, 3.0), (1, 4.0)]]
-    rows += [{"Agent": "C51", "Iteration": 0, "Value": 9.0}]
+    rows += [{"Agent": "C51", "Iteration": 0, "Value": value} for value in (9.0, 8.0)]
     (tmp_path / "beamrider.json").write_text(json.dumps(rows))
     curves = read_logs([log_at(tmp_path / "beamrider.json")])
     assert [(c.agent, c.env, c.seed, c.returns.tolist()) for c in curves] == [
         ("C51", "beam_rider", 0, [9]),
+        ("C51", "beam_rider", 1, [8]),
         ("DQN", "beam_rider", 0, [1, 2]),
         ("DQN", "beam_rider", 1, [3, 4]),
     ]
-    assert (curves[1].unit, curves[1].protocol.family) == ("iteration", "Atari")
+    assert (curves[2].unit, curves[2].protocol.family) == ("iteration", "Atari")
 
 
 def test_our_own_rows_come_back_as_they_were(tmp_path):

@@ -41,6 +41,9 @@ def test_lengths_of_episodes_add_up_to_steps(tmp_path):
     (curve,) = curves_in(tmp_path)
     assert (curve.agent, curve.env, curve.seed) == ("ppo", "CartPole-v1", 3)
     assert (curve.steps.tolist(), curve.returns.tolist()) == ([9, 29], [9, 20])
+    assert curve.place == "ppo/CartPole-v1/3"
+    with pytest.raises(ValueError, match="is a log of another library, which has no settings of cramerl"):
+        curve.config  # noqa: B018
 
 
 def test_monitors_of_parallel_environments_are_one_run(tmp_path):
@@ -106,6 +109,7 @@ def test_runs_of_cleanrl_go_by_their_names(tmp_path):
     pong, cart = curves_in(tmp_path)
     assert (pong.agent, pong.env, pong.seed) == ("c51", "ALE/Pong-v5", 1)
     assert (cart.agent, cart.env, cart.seed) == ("dqn_jax", "CartPole-v1", 4)
+    assert cart.place == "CartPole-v1__dqn_jax__4__1700000000"
     assert (cart.steps.tolist(), cart.returns.tolist()) == ([10, 30], [1, 3])
     assert (pong.protocol.family, cart.protocol.family, pong.frames.tolist()) == ("Atari", "other", [40])
 

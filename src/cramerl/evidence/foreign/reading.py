@@ -20,6 +20,7 @@ from cramerl.evidence.protocols import ScoreKind, ScoringProtocol
 from cramerl.evidence.subjects import Subject, agent_order, seed_order
 
 _MOST_AGENTS, _MOST_GAMES = 40, 200
+_LONGEST_NAME = 50
 
 
 class Log(NamedTuple):
@@ -111,7 +112,8 @@ def _read(log: Log, scores: ScoreKind, columns: Mapping[str, str]) -> Sequence[R
 
 def _study(places: Sequence[Path]) -> Study:
     """The study that logs given together are: it has the names of the first ones."""
-    names = list(dict.fromkeys(place.stem if place.is_file() else place.resolve().name for place in places))
+    names = [place.stem if place.is_file() else place.resolve().name for place in places]
+    names = list(dict.fromkeys(name[:_LONGEST_NAME] for name in names))  # files of figures have this name
     more = f" and {len(names) - 2} more" if len(names) > 3 else ""
     shown = names[:2] if more else names
     return Study(places[0].resolve(), ", ".join(shown) + more, "")

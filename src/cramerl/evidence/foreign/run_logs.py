@@ -18,7 +18,7 @@ from cramerl.evidence.curves import StepUnit
 FILE_BYTES = 1 << 30
 """Largest file that is read."""
 LARGEST_STEP = 2**53
-_LARGEST_RETURN, _LARGEST_EPISODES = 1e100, 1e12  # so that sums of squares fit a float
+_LARGEST_RETURN, _LARGEST_EPISODES = 1e15, 1e12  # of anything that is played; larger numbers are damage
 _LONGEST_NAME = 100
 
 
