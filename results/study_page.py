@@ -93,7 +93,7 @@ def compare(summary: Summary, pairs: Sequence[tuple[Series, Series]]) -> Iterato
 
 def compare_rates(summary: Summary) -> Iterator[tuple[str, str, str, Interval]]:
     """What each agent gains on each game at the rate 1e-4, over the preset's 3e-4."""
-    scores = {(group.series, group.env, group.config.learning_rate): group.scores for group in summary.groups}
+    scores = {(group.series, group.env, learning_rate(group)): group.scores for group in summary.groups}
     for series, env in summary.best:
         slow, usual = (scores.get((series, env, rate)) for rate in (1e-4, 3e-4))
         if slow is not None and usual is not None:
