@@ -21,7 +21,7 @@ from cramerl._files import write_text
 from cramerl.cli.main import exit_status
 from cramerl.evidence.aggregates import full_table
 from cramerl.evidence.curves import Curve, area_under_curve, final_score, read_curves
-from cramerl.evidence.scores import Series
+from cramerl.evidence.scores import Series, learning_rate
 from cramerl.evidence.statistics import Interval, bootstrap_interval, normalise
 from cramerl.evidence.summary import Summary, summarise
 from cramerl.reports.figures import make_figures, series_look
