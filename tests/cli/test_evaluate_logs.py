@@ -152,7 +152,7 @@ def test_watch_and_report_read_it(data, tmp_path):
         ([*COLUMNS, "--features", "waves:3"], "--features must be one of 'columns', 'bins:10'"),
         (
             [*COLUMNS, "--policy", "new_*"],
-            "--policy must be None for a log without discrete actions: name them with --action",
+            "--policy needs the log's actions, which must be discrete: name them with --action",
         ),
         (
             [*COLUMNS, "--action", "dose", "--policy", "x0"],

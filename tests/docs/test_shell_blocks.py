@@ -32,7 +32,9 @@ def parse(words):
     return options
 
 
-@pytest.mark.parametrize("page", SHELL)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page == "reliability.md")) for page in SHELL]
+)
 def test_commands_and_flags_exist(page):
     for block in SHELL[page]:
         for words in commands(block.text):

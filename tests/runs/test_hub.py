@@ -68,6 +68,7 @@ def refusal(result: CompletedProcess[str]) -> str:
     return last
 
 
+@pytest.mark.slow
 def test_an_agent_goes_up_and_comes_down(hub, export, command, environment, tmp_path):
     pushed = command("export", tmp_path / "run", "--out", tmp_path / "mine", "--push", "me/agent.v1")
     assert pushed.returncode == 0, pushed.stderr
@@ -140,6 +141,7 @@ def test_its_settings_name_no_module(repository, export, command, tmp_path):
     assert not (tmp_path / "PWNED").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_a_sentence(hub, repository, command):
     def asked(address: str, **more: Any) -> str:
         return refusal(command("watch", address, **more)).removeprefix(f"cramerl: {address} ")

@@ -23,7 +23,7 @@ COMMAND = {"preset": "minatar", "steps": 800_000, "sticky": 0.1, "max_episode_st
 EACH = 8  # environments of each agent
 # Steps in each environment; Seaquest takes long to compile, and its S51 to show that it has learned.
 STEPS = dict.fromkeys(GAMES, 120) | {"seaquest": 300}
-SLOW = [pytest.param(game, marks=pytest.mark.slow) if game == "seaquest" else game for game in GAMES]
+SLOW = [pytest.param(game, marks=pytest.mark.slow) if game != "breakout" else game for game in GAMES]
 
 
 @pytest.mark.parametrize("game", GAMES)

@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.description = (
         "The distribution of the return: of every state of a process that is known (an example or a tabular Gymnasium\n"
-        "environment), or of a policy that a log tells about, whether it made the log or never acted. Prints the\n"
+        "environment), or of a policy from a log, whether it made the log or never acted. Prints the\n"
         "answer and what is known about its quality; writes evaluation.json, evaluation.png and, of a log, model.npz."
     )
     parser.epilog = EXAMPLES
@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         help="of a process 'uniform' (the default), or a .npy or .csv file of probabilities (S, A) or actions (S,). Of "
-        "a log: such a file for its only state column, or columns of probabilities of its actions in order, such as "
+        "a log: such a file for its only state column, or columns of probabilities of its actions, such as "
         "'new_*', or 'log' (the default). NAME=POLICY several times compares policies",
     )
     add(

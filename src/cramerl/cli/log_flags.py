@@ -91,7 +91,7 @@ def add_log_flags(parser: argparse.ArgumentParser) -> None:
 def _add_answer_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the answer from a log (--data)").add_argument
     fraction = number_in("in (0, 1]", lambda value: 0 < value <= 1)
-    add("--intervals", type=_level, metavar="LEVEL", help="of the intervals, or none (default: 0.95)")
+    add("--intervals", type=_level, metavar="LEVEL", help="level of the intervals, or none (default: 0.95)")
     add(
         "--bootstrap",
         type=integer_from(2),
@@ -103,7 +103,11 @@ def _add_answer_flags(parser: argparse.ArgumentParser) -> None:
     add("--quantiles", type=numbers_of(probability), metavar="LEVELS", help="with commas (default: 0.05,0.5,0.95)")
     add("--cvar", type=numbers_of(fraction), metavar="FRACTIONS", help="means of the worst returns (default: 0.1,0.25)")
     add("--start", choices=("episodes", "rows"), help="average over the first states of episodes (default), or all")
-    add("--features-action", choices=("product",), help="of the state, also for each action (which is the default)")
+    add(
+        "--features-action",
+        choices=("product",),
+        help="features of states and actions: product, those of the state once more for each action (the default)",
+    )
     rho = number_in(">= 0", lambda value: value >= 0)
     add("--regularisation", type=rho, metavar="RHO", help="(default: chosen by held-out episodes)")
     add("--seed", type=integer_from(0), help="of the held-out episodes and the bootstrap (default: 0)")

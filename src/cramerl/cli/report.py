@@ -98,7 +98,10 @@ def run(options: argparse.Namespace) -> int:
     claims = _verify() if options.claims else []
     shown = {"columns": options.columns, "claims": claims, "distributions": options.distributions, "pdf": options.pdf}
     shown |= {"overwrite": options.overwrite, "on_progress": show_progress}
-    sections = make_report(options.runs, options.out, scoring, **shown)
+    try:
+        sections = make_report(options.runs, options.out, scoring, **shown)
+    except ValueError as error:  # which names the argument of the function
+        raise ValueError(str(error).replace("as in columns ", "as in --columns ")) from error
     if options.json:
         content: dict[str, Any] = {"page": str(page), "studies": []}
         for one in sections:

@@ -53,7 +53,9 @@ def aggregate(
     elif has_dqn:
         scale = "scores divided by dqn's mean score on the same game"
     else:
-        scale = "scores divided by the best agent's mean score on the same game, because dqn has not played all of them"
+        scale = "scores divided by the best agent's mean score on the same game"
+        if any((dqn, env) in best for env in games):
+            scale += ", because dqn has not played all of them"
     limits: dict[str, tuple[float, float]] = {}  # of each game, the scores that become 0 and 1
     notes = []
     for env in games:

@@ -189,7 +189,8 @@ def record(
 def assemble(player: Player, steps: Sequence[PlayedStep], tape: Tape) -> Recording:
     """A recording from single steps."""
     last, names = steps[-1], [one.name for one in player.watched]
-    end = "the episode ended" if last.ended else "cut off before the end of the episode"
+    cut = "cut by the time limit of the game" if last.ended else "cut off before the end of the episode"
+    end = "the episode ended" if last.terminated else cut
     facts = [
         f"score {last.score + last.reward:,.6g} after {len(steps):,} steps ({end})",
         f"seed {player.seed}, fraction of random actions {player.epsilon:.3g}",

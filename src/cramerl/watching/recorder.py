@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -32,6 +33,8 @@ from cramerl.watching.recording import (
 _SUFFIXES = (".html", ".htm")
 # Returns are sums of rewards, and pages hold them in float32.
 _LARGEST = 1e30
+# A trained agent with signed masses is well within this of a total of one.
+_FAR_FROM_ONE = 0.5
 _STEP_BYTES = 400  # of the plain objects that hold a step
 
 
@@ -143,6 +146,8 @@ class Recorder:
         if seen.dtype.kind == "f" and not np.isfinite(seen).all():
             raise ValueError("observation must be finite, got NaN or infinity")
         ends = [bool(_single(name, end)) for name, end in (("terminated", terminated), ("truncated", truncated))]
+        if not self._steps and self.support is not None:
+            _warn_of_logits(predicted)
         self._append(seen, _Step(int(taken), earned, predicted, self._episode(), *ends))
 
     @property
@@ -302,6 +307,17 @@ def _single(name: str, value: Any) -> np.ndarray:
     if found.size != 1:
         raise ValueError(f"{name} must be one number, got shape {found.shape}")
     return found.reshape(())
+
+
+def _warn_of_logits(masses: np.ndarray) -> None:
+    """Warn if masses do not look like masses: those of a signed agent, too, sum to about one."""
+    totals = masses.sum(axis=-1)
+    if np.abs(totals - 1).max() > _FAR_FROM_ONE:
+        warnings.warn(
+            f"distributions should be masses that sum to about 1 for each action, got sums from {totals.min():.3g} to "
+            f"{totals.max():.3g}: are they logits?",
+            stacklevel=3,
+        )
 
 
 def _facts(scores: np.ndarray, number: np.ndarray, cut: np.ndarray) -> list[str]:

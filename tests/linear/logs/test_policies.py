@@ -10,7 +10,7 @@ from small_worlds import LOGGED, TARGET, WORLD, read
 
 from cramerl.linear import Log
 from cramerl.linear.logs.observations import Observations
-from cramerl.linear.logs.policies import Policy, make_policy
+from cramerl.linear.logs.policies import Policy, make_policy, read_policy_columns
 
 STATES = {"ward": ["icu", "icu", "home"], "age": [30.0, 70.0, 50.0]}
 
@@ -156,9 +156,48 @@ def test_what_is_wrong_is_named(case):
 
 
 def test_logs_that_cannot_have_other_policies_are_named():
-    with pytest.raises(ValueError, match="policy must be None for a log without discrete actions"):
+    with pytest.raises(ValueError, match="policy needs the log's actions, which must be discrete"):
         make_policy([0.5, 0.5], read(WORLD.play(LOGGED, 5), action=None))
     with pytest.raises(ValueError, match=r"policy must be a function where the state has several columns, got a table"):
         make_policy([[0.5, 0.5]] * 3, labelled())
     with pytest.raises(ValueError, match="policy must be a function for states that the log never had, got a table"):
         probs([0, 1, 1], tabular_log(), {"x": [7]})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("new_safe", "new_fast"), ("new_fast", "new_safe"), ("Safe probability", "fast probability"), ("safe", "FAST")],
+)
+def test_columns_that_name_their_actions_are_found_in_any_order(names):
+    """An answer for the wrong actions would look as good as the right one."""
+    action = np.array(["safe", "fast", "fast", "safe"])
+    likely = {name: np.full(4, 0.9 if "safe" in name.lower() else 0.1) for name in names}
+    log = Log.read(
+        {
+            "x": [0.0, 1.0, 1.0, 0.0],
+            "a": action,
+            "r": (action == "safe") * 1.0,
+            "end": np.ones(4, bool),
+            "who": np.arange(4),
+        }
+        | likely,
+        episode="who",
+        state="x",
+        action="a",
+        reward="r",
+        terminated="end",
+    )
+    log, made = read_policy_columns({"new": list(names)}, log)
+    policy = make_policy(made["new"], log)
+    assert policy is not None
+    for name, level in zip(made["new"].names, ("fast", "safe"), strict=True):
+        assert level in name.lower()
+    assert policy.sources.lower().startswith("fast from ")
+
+
+def test_columns_that_fit_some_actions_only_are_refused():
+    table = {"ward": ["icu"] * 4, "a": ["stay", "go", "go", "stay"], "r": np.ones(4), "died": np.ones(4, bool)}
+    table |= {"who": np.arange(4), "p_stay": np.full(4, 0.5), "p_other": np.full(4, 0.5)}
+    log = Log.read(table, episode="who", state="ward", action="a", reward="r", terminated="died")
+    with pytest.raises(ValueError, match=r"policy must name columns in the order of the actions go, stay, but p_stay"):
+        read_policy_columns({"new": ["p_stay", "p_other"]}, log)

@@ -233,7 +233,7 @@ def test_what_cannot_be_known_is_named_and_no_more(case):
     found = evaluate_policy(UNDETECTED[case](), discount=1.0, intervals="none").trust
     assert found.verdict == "use"
     assert found.reasons == (UNKNOWABLE,)
-    for word in ("confounding", "left out because of how they went", "in truth cut", "the discount is the one"):
+    for word in ("confounding", "left out because of how they went", "actually cut", "the discount is the one"):
         assert word in UNKNOWABLE
 
 
@@ -379,3 +379,9 @@ def test_the_numbers_of_another_policy():
     truth = WORLD.values(TARGET, 0.9)[1].mean()
     for comparison in found.comparisons:
         assert abs(comparison.mean - truth) < 4 * comparison.se
+
+
+def test_a_column_that_may_hold_the_ends_is_named():
+    table = WORLD.play(LOGGED, 60)
+    found = evaluate_policy(read(table | {"Done": np.zeros(len(table["x"]), bool)}, terminated=None), discount=0.9)
+    assert any("if Done says it, name it (terminated)" in reason for reason in found.trust.reasons)

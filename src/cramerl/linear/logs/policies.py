@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -59,6 +60,15 @@ class Policy:
             raise ValueError("policy must give probabilities: >= 0, each row summing to 1")
         return self._known(probs[:, self._places(probs.shape[1])])
 
+    @property
+    def sources(self) -> str:
+        """Which column holds the probability of which action, in words; empty for other policies."""
+        if self.by_row or not isinstance(self.probabilities, ColumnsOf):
+            return ""
+        return listed(
+            [f"{level} from {name}" for level, name in zip(self._levels, self.probabilities.names, strict=True)]
+        )
+
     def _places(self, count: int) -> Any:
         """Which columns of a table belong to the log's actions."""
         if self._columns is not None:
@@ -96,7 +106,7 @@ def make_policy(policy: Any, log: Log) -> Policy | None:
         return None
     if log.action_levels is None:
         held = f" as integers or labels ({listed(log.layout.action)} holds other numbers)" if log.layout.action else ""
-        raise ValueError(f"policy must be None for a log without discrete actions: name them with action={held}")
+        raise ValueError(f"policy needs the log's actions, which must be discrete: name them with action={held}")
     if isinstance(policy, Policy):
         return policy
     if isinstance(policy, ColumnsOf):
@@ -184,6 +194,34 @@ def _columns(given: Any, log: Log) -> tuple[str, ...] | None:
         what = f"a column for each of the actions {listed(map(str, levels))}, in this order"
         what += ", and then one for each of them in the next state" if log.has_next_state else ""
         raise ValueError(f"policy must name {what}, got {len(names)} ({listed(names)})")
+    if not levels:
+        return names
+    count = len(levels)
+    return (*_by_action(names[:count], levels), *_by_action(names[count:], levels))
+
+
+def _by_action(names: tuple[str, ...], levels: tuple[Any, ...]) -> tuple[str, ...]:
+    """The names in the order of the actions, if each ends or begins with an action; otherwise as they are given.
+
+    Names that fit only some of the actions are an error: whichever order is meant, it would be a guess.
+    """
+    texts = [str(level).casefold() for level in levels]
+    places = {name.casefold(): name for name in names}
+    if not names or len(set(texts)) < len(texts) or len(places) < len(names):
+        return names
+    for name in places:
+        for text in texts:
+            rest = name.removesuffix(text), name.removeprefix(text)
+            for wanted in ([rest[0] + other for other in texts], [other + rest[1] for other in texts]):
+                if set(wanted) == set(places):
+                    return tuple(places[one] for one in wanted)
+    for name, own in zip(names, texts, strict=True):
+        parts = set(re.split(r"[^\w]|_", name.casefold()))
+        if own not in parts and (others := [text for text in texts if text in parts and not text.isdigit()]):
+            raise ValueError(
+                f"policy must name columns in the order of the actions {listed(map(str, levels))}, but {name} stands "
+                f"where {own} is expected, and reads like {others[0]}: rename the columns, or give them in order"
+            )
     return names
 
 

@@ -232,7 +232,8 @@ def evaluate_policy(
         log: from `Log.read`.
         policy: None: the policy that made the log. A function of the table of states (m, C), numbers first and then
             codes, to (m, A) probabilities or (m,) actions; names of A columns of the log that hold the probabilities
-            of its actions in order (and of A more for the next state, where the log has columns of it); (A,)
+            of its actions, matched by name where each ends or begins with its action and in order otherwise (and of A
+            more for the next state, where the log has columns of it); (A,)
             probabilities for every state; a table (S, A) of probabilities or (S,) of actions, where the state is one
             column; the same with a row for each of the log's rows, in the order of its source; or a dictionary of
             several of these by name.

@@ -68,3 +68,6 @@ START_COVERAGE = Limit(0.9, 0.5, least=True)
 UNSEEN_ACTIONS = Limit(0.05, 0.3)
 UNSEEN_IN_EPISODE = Limit(0.1, math.inf)
 EFFECTIVE_EPISODES = Limit(30, -math.inf, least=True)
+
+CALLED_ENDS = frozenset({"done", "dones", "is_done", "terminal", "terminals", "is_terminal", "end", "ended", "over"})
+"""Names of columns that often say where episodes end. They may mean a cut as well, so nobody guesses."""

@@ -28,7 +28,7 @@ _RANKS: dict[Verdict, int] = {"use": 0, "care": 1, "do not use": 2}
 
 UNKNOWABLE = (
     "No log can show whether something that is not in it moved both the actions and the rewards (confounding), whether "
-    "episodes were left out because of how they went, whether those that end were in truth cut, or whether the "
+    "episodes were left out because of how they went, whether those that end were actually cut, or whether the "
     "discount is the one you mean."
 )
 
@@ -247,8 +247,10 @@ def _about_equations(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
 
 
 def _about_features(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
-    if n.held_out_crps <= _rounding(found):
-        pass  # every return is known exactly
+    support = found.model.support_
+    alike = n.pooled_crps <= _rounding(found) and n.held_out_crps < 1e-3 * (support.v_max - support.v_min)
+    if n.held_out_crps <= _rounding(found) or alike:
+        pass  # every return is known exactly, or all are the same
     elif kind := limits.HELD_OUT_CRPS.verdict(n.held_out_crps, n.pooled_crps):
         sentence = (
             f"On held-out episodes the features predict worse (CRPS {n.held_out_crps:.3g}) than one distribution for "
@@ -281,6 +283,12 @@ def _about_features(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
         yield Finding(kind, sentence, "calibration")
 
 
+def _columns_of_ends(log: Log) -> list[str]:
+    """Columns that nobody named, and that are called as the ends of episodes often are."""
+    used = {name for names in log.layout for name in (names if isinstance(names, tuple) else (names,))}
+    return [name for name in log.table.names if name.casefold() in limits.CALLED_ENDS and name not in used]
+
+
 def _about_episodes(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
     count = found.log.num_episodes
     if kind := limits.EPISODES.verdict(count):
@@ -296,6 +304,11 @@ def _about_episodes(found: PolicyEvaluation, n: Trust) -> Iterator[Finding]:
         yield Finding("care", sentence, "episodes")
     if not found.log.has_termination:
         sentence = "No column says where returns end, so every return is taken to go on after the log."
+        if maybe := _columns_of_ends(found.log):
+            named = "No column was named that says where returns end"
+            sentence = (
+                f"{named}: if {listed(maybe)} says it, name it (terminated). Until then returns go on after the log."
+            )
         yield Finding("care", sentence, "termination")
         counts = found.log.counts
         if counts.errors_at_cuts > limits.ERRORS_AT_CUTS:

@@ -95,8 +95,10 @@ def about_log(log: Log) -> str:
 def about_model(found: PolicyEvaluation, name: str = "") -> str:
     """The features and the equations."""
     model, selection = found.model, found.selection
+    sources = "" if found.policy is None else found.policy.sources
     lines = [
         *([f"Policy {name}"] if name else []),
+        *([f"Its probabilities of actions: {sources}."] if sources else []),
         f"Features: {selection.features.name}, {model.n_features_in_} columns; {_choice(found)}",
         f"Support: {atoms_in_words(model.support_)}.",
         f"Equations solved: {model.method_}, residual {model.residual_:.1e}.",
