@@ -247,6 +247,7 @@ def test_the_model_card(run, exported):
     _, front, text = card.split("---\n", 2)
     assert yaml.safe_load(front) == {
         "library_name": "cramerl",
+        "pipeline_tag": "reinforcement-learning",
         "tags": ["reinforcement-learning", "distributional", "s51", "CartPole-v1"],
     }
     weights = safetensors.numpy.load_file(exported / "model.safetensors")

@@ -29,9 +29,10 @@ from cramerl.linear.sources.ray import cut_blocks
 ray: Any = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
-)
+pytestmark = [
+    pytest.mark.slow,  # clusters of several nodes take most of a minute to start
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
+]
 
 NAMES: dict[str, Any] = {"features": ["a", "b"], "reward": "r", "next_features": ["a2", "b2"], "terminated": "end"}
 WIDE = Support.uniform(-60, 60, 21)
