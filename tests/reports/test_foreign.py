@@ -15,7 +15,7 @@ from cramerl import plots
 from cramerl.cli.main import main
 from cramerl.evidence.foreign.reading import log_at, read_logs
 from cramerl.evidence.summary import Scoring, summarise
-from cramerl.reports.build import make_report
+from cramerl.reports.build import _different, make_report
 
 ENV = "Breakout-MinAtar"
 HOSTILE = ["<script>alert(1)</script>", "a|b](c) \x1b[2Jred", "$\\frac{", "=1+1", "&lt;", "ab\u202ecd", "蜘蛛"]
@@ -113,6 +113,10 @@ def test_many_agents_are_compared_with_the_best_only(tmp_path):
     (summary,) = summarise(read_logs([log_at(many)]))
     assert {one.first.agent for one in summary.comparisons} == {"agent 7"}
     assert len(summary.comparisons) == 7
+
+
+def test_files_of_games_are_told_apart_whatever_the_disk():
+    assert _different(["A-B", "A-B", "a-b", "A-B-2"]) == ["A-B", "A-B-2", "a-b-3", "A-B-2-2"]
 
 
 def test_the_same_run_twice_is_refused(tmp_path):

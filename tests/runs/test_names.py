@@ -47,6 +47,7 @@ def test_a_game_is_several_agents_where_several_can_be_shown():
 def test_a_folder_of_the_name_wins(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "breakout/l51").mkdir(parents=True)
+    (tmp_path / "breakout/l51/config.json").write_text("{}")
     assert agent_folder("breakout/l51") == Path("breakout/l51")
     assert agent_folders("breakout") == [Path("breakout")]
     assert said_choice("breakout") is None
@@ -110,3 +111,21 @@ def test_nothing_heavy_is_imported():
     heavy = "{'jax', 'huggingface_hub', 'safetensors', 'scipy.stats', 'matplotlib'} & set(sys.modules)"
     load = "from cramerl.runs.names import agent_folder; agent_folder('breakout')"
     assert python("-c", f"import sys; {load}; print(sorted({heavy}))").stdout == "[]\n"
+
+
+def test_a_folder_that_hides_the_agents_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "breakout").mkdir()
+    with pytest.raises(
+        ValueError, match=r"breakout is a folder here that holds no run.* are also called breakout-minatar$"
+    ):
+        agent_folder("breakout")
+    assert agent_folder("breakout-minatar").name == "l51"
+    (tmp_path / "breakout" / "config.json").write_text("{}")
+    assert agent_folder("breakout").resolve() == tmp_path / "breakout"
+
+
+def test_an_empty_name_is_no_folder():
+    """Not the current one: it may come from a shell variable that nobody set."""
+    with pytest.raises(ValueError, match="run must be a folder or a name, got an empty text"):
+        agent_folder("")

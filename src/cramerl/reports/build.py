@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -220,9 +221,20 @@ def _write_studies(
         figures, sentences = draw_agents(summary, budget, on_progress) if draw else ([], [])
         drawn = Distributions([save(figure) for figure in figures], sentences)
         sections.append(Section(summary, make_tables(summary), pictures, drawn))
-        for env, rows in dopamine_rows(summary.best.values()).items():
-            write_json(build / DOPAMINE / f"{prefix}{_file_name(env)}.json", rows)
+        found = dopamine_rows(summary.best.values())
+        for stem, rows in zip(_different([f"{prefix}{_file_name(env)}" for env in found]), found.values(), strict=True):
+            write_json(build / DOPAMINE / f"{stem}.json", rows)
     return sections
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """The names, those numbered that an earlier one equals but for case: some disks cannot tell them apart."""
+    taken: dict[str, str] = {}
+    for name in names:
+        free = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
+        stem = next(each for each in free if each.casefold() not in taken)
+        taken[stem.casefold()] = stem
+    return list(taken.values())
 
 
 def _file_name(words: str) -> str:

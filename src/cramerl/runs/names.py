@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from cramerl._folders import EVALUATION_FILE
 from cramerl.deep.envs.names import MINATAR_GAMES
 from cramerl.runs import hub
-from cramerl.runs.folder import run_folders
+from cramerl.runs.folder import CONFIG, run_folders
 from cramerl.runs.setting import agent_name
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
@@ -83,7 +84,11 @@ def _name(folder: Path) -> str:
 def _folders(run: Any, agents: tuple[str, ...], argument: str = "run") -> list[Path]:
     if hub.is_address(run):
         return [hub.download(run)]
+    if isinstance(run, str) and not run.strip():
+        raise ValueError(f"{argument} must be a folder or a name, got an empty text")
     path = run_folders(run)[0]
+    if isinstance(run, str) and path.is_dir():
+        _require_nothing_hidden(run.rstrip("/"), path)
     if not isinstance(run, str) or path.is_dir() or not _NAME.fullmatch(run.rstrip("/")):
         return [path]
     name = run.rstrip("/")
@@ -96,6 +101,22 @@ def _folders(run: Any, agents: tuple[str, ...], argument: str = "run") -> list[P
         meant = found or (_game(near[0]) if near else None)
         raise ValueError(f"{argument} must be {_allowed(name, meant, agent, hubs=argument == 'run')}")
     return [SHIPPED / found / one for one in ([agent_name(agent)] if slash else agents)]
+
+
+def _require_nothing_hidden(name: str, path: Path) -> None:
+    """Refuse a folder that is no run, but has the name of agents that come with cramerl: those may be meant."""
+    game = _game(name.partition("/")[0])
+    if (
+        game is None
+        or any((path / file).exists() for file in (CONFIG, EVALUATION_FILE))
+        or any(path.glob(f"*/{CONFIG}"))
+    ):
+        return
+    other = name.replace(name.partition("/")[0], f"{game.replace('_', '-')}-minatar", 1)
+    raise ValueError(
+        f"{name} is a folder here that holds no run, and it hides the agents of this name that come with cramerl: they "
+        f"are also called {other}"
+    )
 
 
 def _allowed(name: str, game: str | None, agent: str, *, hubs: bool) -> str:

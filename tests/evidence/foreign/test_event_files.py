@@ -50,15 +50,40 @@ def test_scalars_that_are_tensors_are_read(tmp_path):
         {"dtype": 1, "float_val": [2.5], "tensor_shape": {}},
         {"dtype": 2, "double_val": [2.5], "tensor_shape": {}},
         {"dtype": 1, "tensor_content": struct.pack("<f", 2.5)},
+        {"dtype": 2, "tensor_content": struct.pack("<d", 2.5)},
+        {"dtype": 3, "tensor_content": struct.pack("<i", -300)},
+        {"dtype": 9, "tensor_content": struct.pack("<q", -300)},
+        {"dtype": 3, "int_val": [-300]},
+        {"dtype": 9, "int64_val": [-300]},
     ):
         event = proto.Event(step=7)
         event.summary.value.add(tag=TAG, tensor=tensor)
-        assert list(read_scalars(record(event.SerializeToString()), tmp_path)) == [(TAG, 7, 2.5)]
+        expected = 2.5 if tensor["dtype"] in (1, 2) else -300
+        assert list(read_scalars(record(event.SerializeToString()), tmp_path)) == [(TAG, 7, expected)]
     event = proto.Event(step=7)
     event.summary.value.add(
         tag=TAG, tensor={"dtype": 1, "float_val": [1.0, 2.0], "tensor_shape": {"dim": [{"size": 2}]}}
     )
     assert list(read_scalars(record(event.SerializeToString()), tmp_path)) == []
+    for tensor in ({"dtype": 19, "tensor_content": b"\x00\x3c"}, {"dtype": 1, "float_val": [1.0, 2.0]}):
+        event = proto.Event(step=7)
+        event.summary.value.add(tag=TAG, tensor=tensor)
+        assert list(read_scalars(record(event.SerializeToString()), tmp_path)) == []
+
+
+def test_the_fields_of_a_tensor_are_read_once():
+    """A tensor of many empty contents took hours."""
+    message = bytes([4 << 3 | 2, 0]) * 100_000
+    inner = bytes([8 << 3 | 2]) + varint(len(message)) + message
+    value = bytes([1 << 3 | 2]) + varint(len(inner)) + inner
+    assert list(read_scalars(record(bytes([5 << 3 | 2]) + varint(len(value)) + value), Path("f"))) == []
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number > 127:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number])
 
 
 def test_the_checksum_is_crc_32c():

@@ -157,3 +157,12 @@ def test_a_run_that_logged_twice_in_a_folder_is_one(tmp_path):
     (curve,) = curves_in(tmp_path, folder)
     assert curve.steps.tolist() == [10, 20, 30]
     assert curve.episodes.tolist() == [1, 1, 0]
+
+
+def test_a_monitor_that_was_opened_again_keeps_its_order(tmp_path):
+    """Its clock starts anew; the returns of before and after must not be mixed."""
+    episodes = [(float(i), 10, float(i % 50)) for i in range(100)]
+    monitor(tmp_path / "ppo" / "CartPole-v1" / "0" / "monitor.csv", episodes)
+    (curve,) = curves_in(tmp_path)
+    assert curve.returns.tolist() == [float(i) for i in range(100)]
+    assert any("the clock starts again" in remark for remark in curve.remarks)

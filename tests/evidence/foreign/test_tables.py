@@ -172,3 +172,41 @@ def test_many_agents_are_a_mistake(tmp_path):
     path = table(tmp_path / "a.csv", [f"run {i},g,0,1,1" for i in range(41)])
     with pytest.raises(ValueError, match="at most 40 agents, the logs have 41, such as run 0 and run 9"):
         read_logs([log_at(path)])
+
+
+def test_seeds_that_are_written_differently_are_different_runs(tmp_path):
+    seeds = ["1_0", "10", "1e1", "007", "7", "7.0", "\uff17", "-3"]
+    rows = [f"ppo,g,{seed},{step},{i}" for i, seed in enumerate(seeds) for step in (10 + i, 20 + i)]
+    found = {log.name.seed: len(log.steps) for log in read(table(tmp_path / "a.csv", rows))}
+    assert found == {"1_0": 2, 10: 2, "1e1": 2, "007": 2, 7: 4, "\uff17": 2, -3: 2}
+
+
+def test_numbers_are_written_as_tables_write_them(tmp_path):
+    for value in ("1_000", "\uff11\uff10"):
+        with pytest.raises(ValueError, match=r"a.csv line 2: .* is not a number"):
+            read(table(tmp_path / "a.csv", [f"ppo,g,0,10,{value}"]))
+
+
+def test_returns_that_are_not_numbers_are_counted(tmp_path):
+    (found,) = read(table(tmp_path / "a.csv", ["ppo,g,0,10,5", "ppo,g,0,20,NaN", "ppo,g,0,30,nan", "ppo,g,0,40,"]))
+    assert found.episodes.tolist() == [1, 0, 0, 0]
+    (said,) = [remark for remark in found.remarks if "NaN" in remark]
+    assert said.startswith("a.csv: the return is NaN in 2 rows of ppo on g, seed 0, left out.")
+
+
+@pytest.mark.parametrize("name", ["frames", "charts/frames", "Frames"])
+def test_frames_are_frames_whatever_stands_before_them(tmp_path, name):
+    (found,) = read(table(tmp_path / "a.csv", ["x,ALE/Pong-v5,0,400,1"], f"agent,env,seed,{name},return"))
+    assert found.steps.tolist() == [100]
+
+
+def test_columns_that_are_not_needed_are_not_read(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"agent": ["x"], "env": ["g"], "seed": [0], "step": [10], "return": [1.0]}
+    never = arrow.array([10**15], arrow.timestamp("s"))
+    parquet.write_table(arrow.table(columns | {"created": never}), tmp_path / "a.parquet")
+    (found,) = read(tmp_path / "a.parquet")
+    assert found.returns.tolist() == [1]
+    parquet.write_table(arrow.table(columns | {"seed": never}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"b.parquet: the column 'seed' cannot be read"):
+        read(tmp_path / "b.parquet")

@@ -30,7 +30,7 @@ def find_columns(names: Sequence[str], columns: Mapping[str, str], file: Path) -
         file: what errors are about.
     """
     require_roles(columns)
-    plain = [_plain(name) for name in names]
+    plain = [plain_name(name) for name in names]
     found = {}
     for role, known in ROLES.items():
         if role in columns:
@@ -64,7 +64,7 @@ def require_roles(columns: Mapping[str, str]) -> None:
         raise ValueError(f"columns must be named for {', '.join(ROLES)}; got {unknown[0]!r}")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name as it is compared: ``charts/Episodic Return`` is ``episodic_return``."""
     return name.strip().lower().rpartition("/")[2].replace(" ", "_").replace("-", "_")
 

@@ -4,7 +4,8 @@ An event file is a sequence of records, each a length, a checksum of it, a messa
 wire format of protocol buffers (https://protobuf.dev/programming-guides/encoding), of which an event needs little:
 
     Event: step = 2, summary = 5      Value: tag = 1, simple_value = 2, tensor = 8
-    Summary: value = 1                TensorProto: content = 4, float_val = 5, double_val = 6
+    Summary: value = 1                TensorProto: dtype = 1, shape = 2, content = 4, and float_val = 5,
+                                                   double_val = 6, int_val = 7, int64_val = 10
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 
 from cramerl.evidence.foreign.run_logs import LARGEST_STEP
 
+_CONTENTS = {1: "f", 2: "d", 3: "i", 9: "q"}  # how numbers of a dtype are packed
+_FORMS = {5: "f", 6: "d", 7: "i", 10: "q"}
 _VARINT, _EIGHT_BYTES, _SIZED, _FOUR_BYTES = 0, 1, 2, 5
 
 
@@ -95,13 +98,29 @@ def _scalar(message: bytes, step: int) -> Scalar | None:
 
 def _tensor(message: bytes) -> float | None:
     """The number in a tensor of one number, None for other tensors: newer writers log scalars so."""
+    dtype, held = 0, None
     for field, kind, value in _fields(message):
-        if field in (4, 5, 6) and kind in (_SIZED, _FOUR_BYTES, _EIGHT_BYTES):
-            form = {4: "<f", 8: "<d"}.get(len(value))
-            # A content of eight bytes could also be two numbers of four: then the shape is not that of a scalar.
-            if form is not None and not any(f == 2 and k == _SIZED and v for f, k, v in _fields(message)):
-                return struct.unpack(form, value)[0]
-    return None
+        if (field, kind) == (1, _VARINT):
+            dtype = value
+        elif (field, kind) == (2, _SIZED) and value:
+            return None  # it has a shape
+        elif field in _FORMS or field == 4:
+            if held is not None:
+                return None
+            held = field, value
+    if held is None:
+        return None
+    field, value = held
+    form = _CONTENTS.get(dtype) if field == 4 else _FORMS[field]
+    if form is None:
+        return None
+    if isinstance(value, bytes) and form in "iq" and field != 4:  # packed, as one number of several bytes
+        value, end = _varint(value, 0)
+        if end != len(held[1]):
+            return None
+    if isinstance(value, int):
+        return float(value - 2**64 if value >= 2**63 else value)
+    return struct.unpack(f"<{form}", value)[0] if len(value) == struct.calcsize(f"<{form}") else None
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, Any]]:

@@ -40,7 +40,7 @@ def read_monitors(folder: Path, files: Sequence[str]) -> RunLog:
     A step is counted when its episode ends: lengths are added up in the order in which episodes ended in all of the
     files.
     """
-    episodes, envs = [], set()
+    episodes, envs, remarks = [], set(), []
     for name in sorted(files):
         file = folder / name
         began, env = _monitor_header(folder, name)
@@ -48,13 +48,16 @@ def read_monitors(folder: Path, files: Sequence[str]) -> RunLog:
         with opened_rows(file, folder) as (columns, rows):
             if missing := [column for column in "rlt" if column not in columns]:
                 raise ValueError(f"{file} is not a monitor of Stable-Baselines3: it has no column {missing[0]!r}")
-            places = [columns.index(column) for column in "rlt"]
-            for line, row in rows:
+            places, before, last = [columns.index(column) for column in "rlt"], 0.0, 0.0
+            for line, row in rows(places):
                 try:
                     value, length, at = (number(row[place]) for place in places)
                     if not 1 <= length < 2**31 or not length.is_integer():
                         raise ValueError(f"the length of an episode must be a whole number from 1 on, got {length:g}")
-                    episodes.append((began + at, value, length))
+                    if at < last:  # a monitor that was opened again: its clock starts anew
+                        before, remarks = before + last, [_restarted(file)]
+                    last = at
+                    episodes.append((began + before + at, value, length))
                 except ValueError as error:
                     raise ValueError(f"{file} line {line}: {error}") from None
     points, step = Points(), 0.0
@@ -64,7 +67,11 @@ def read_monitors(folder: Path, files: Sequence[str]) -> RunLog:
             points.add(step, value)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from None
-    return points.log(_monitor_name(folder, envs), folder)
+    return points.log(_monitor_name(folder, envs), folder, remarks=remarks)
+
+
+def _restarted(file: Path) -> str:
+    return f"{file.parent.name}/{file.name}: the clock starts again, so episodes are taken in the order of the file."
 
 
 def _monitor_header(folder: Path, name: str) -> tuple[float, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +21,7 @@ FILE_BYTES = 1 << 30
 LARGEST_STEP = 2**53
 _LARGEST_RETURN, _LARGEST_EPISODES = 1e15, 1e12  # of anything that is played; larger numbers are damage
 _LONGEST_NAME = 100
+_SEED = re.compile(r"(-?(?:0|[1-9][0-9]{0,14}))(?:\.0)?")  # a table that had a gap holds 1.0 for 1
 
 
 class RunName(NamedTuple):
@@ -57,10 +59,14 @@ class Points:
 
     def __init__(self) -> None:
         self._steps, self._returns, self._episodes = array("d"), array("d"), array("d")
+        self._not_numbers = 0
 
     def add(self, step: Any, value: Any, episodes: Any = 1.0) -> None:
         """Add a point; ValueError says what is wrong with it."""
+        given = value
         step, value, episodes = number(step), number(value), number(episodes)
+        if math.isnan(value) and given is not None and str(given).strip():
+            self._not_numbers += 1
         if not (0 <= step < LARGEST_STEP and step.is_integer()):
             raise ValueError(f"the step must be a whole number from 0 on, got {step:g}")
         if math.isinf(value) or abs(value) > _LARGEST_RETURN:
@@ -78,6 +84,8 @@ class Points:
         order = np.lexsort((episodes, returns, steps))
         order = order[steps[order] > 0]  # a return at step 0 is no result of training
         steps, returns, episodes = steps[order].astype(np.int64), returns[order], episodes[order]
+        if self._not_numbers:
+            remarks = [*remarks, _not_numbers(name, source, self._not_numbers)]
         merged, first = np.unique(steps, return_index=True)
         if doubled := len(steps) - len(merged):
             remarks = [*remarks, _doubled(name, source, doubled)]
@@ -87,6 +95,14 @@ class Points:
             episodes = np.add.reduceat(episodes, first)
             returns = np.divide(totals, episodes, out=np.full(len(merged), np.nan), where=episodes > 0)
         return RunLog(name, merged, returns, episodes, source, unit, tuple(remarks))
+
+
+def _not_numbers(name: RunName, source: Path, count: int) -> str:
+    rows = "1 row" if count == 1 else f"{count:,} rows"
+    return (
+        f"{source.name}: the return is NaN in {rows} of {name.agent} on {name.env}, seed {name.seed}, left "
+        "out. If the run diverged there, its score says what it was before."
+    )
 
 
 def _doubled(name: RunName, source: Path, doubled: int) -> str:
@@ -104,6 +120,8 @@ def number(value: Any) -> float:
     if isinstance(value, str) and not value.strip():
         return math.nan
     try:
+        if isinstance(value, str) and ("_" in value or not value.isascii()):
+            raise ValueError
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{value!r:.60} is not a number") from None
@@ -121,10 +139,6 @@ def name_text(value: Any, role: str) -> str:
 
 
 def seed_of(value: Any) -> int | str:
-    """A seed as a number if it is one, and otherwise as a word."""
+    """A seed as a number if it is written as one, and otherwise as a word: 007, 1_0 and 1e1 are three words."""
     text = name_text(value, "seed")
-    try:
-        found = float(text)
-    except ValueError:
-        return text
-    return int(found) if found.is_integer() and abs(found) < LARGEST_STEP else text
+    return int(match[1]) if (match := _SEED.fullmatch(text)) else text

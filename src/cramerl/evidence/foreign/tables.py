@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cramerl._extras import load_library
 from cramerl._folders import open_inside
-from cramerl.evidence.foreign.columns import FRAMES, find_columns
+from cramerl.evidence.foreign.columns import FRAMES, find_columns, plain_name
 from cramerl.evidence.foreign.games import atari_game
 from cramerl.evidence.foreign.run_logs import FILE_BYTES, Points, RunLog, RunName, name_text, number, seed_of
 
+Rows = Iterator[tuple[int, Sequence[Any]]]
+"""Rows with their numbers."""
 TABLES = (".csv", ".tsv", ".parquet")
 MOST_RUNS = 10_000
 _ATARI_FRAMES = 4  # of a step
-_PARQUET_ROWS = 100_000_000
+_PARQUET_ROWS = 10_000_000
 
 
 def read_table(file: Path, columns: Mapping[str, str]) -> list[RunLog]:
     """The runs in a table; ``columns`` names columns by what they mean."""
     with opened_rows(file) as (names, rows):
-        return _read(file, names, find_columns(names, columns, file), rows)
+        places = find_columns(names, columns, file)
+        return _read(file, names, places, rows(places.values()))
 
 
 @contextmanager
-def opened_rows(
-    file: Path, folder: Path | None = None
-) -> Iterator[tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]]:
-    """The names of the columns of a table, and its rows with their numbers.
+def opened_rows(file: Path, folder: Path | None = None) -> Iterator[tuple[list[str], Callable[[Iterable[int]], Rows]]]:
+    """The names of the columns of a table, and a function from the places of columns that are needed to its rows.
 
     Args:
         file: the table.
@@ -48,7 +50,7 @@ def opened_rows(
                 names = next(rows, None)
                 if names is None:
                     raise ValueError(f"{file} is empty")
-                yield names[1], rows
+                yield names[1], lambda places: rows
 
 
 def _csv_rows(file: Path, text: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
@@ -72,7 +74,7 @@ def _csv_rows(file: Path, text: Iterable[str]) -> Iterator[tuple[int, list[str]]
         yield reader.line_num, row
 
 
-def _parquet_rows(file: Path, content: Any) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
+def _parquet_rows(file: Path, content: Any) -> tuple[list[str], Callable[[Iterable[int]], Rows]]:
     arrow, parquet = load_library("pyarrow"), load_library("pyarrow.parquet")
     try:
         table = parquet.ParquetFile(content)
@@ -81,25 +83,32 @@ def _parquet_rows(file: Path, content: Any) -> tuple[list[str], Iterator[tuple[i
     if table.metadata.num_rows > _PARQUET_ROWS:
         raise ValueError(f"{file} must have at most {_PARQUET_ROWS:,} rows, it has {table.metadata.num_rows:,}")
 
-    def rows() -> Iterator[tuple[int, Sequence[Any]]]:
-        line = 0
+    names = list(table.schema_arrow.names)
+
+    def values(batch: Any, place: int) -> list[Any]:
+        try:
+            return batch.column(place).to_pylist()
+        except Exception as error:  # times out of range, bytes that are no text: each type has errors of its own
+            raise ValueError(f"{file}: the column {names[place]!r:.60} cannot be read: {error}") from None
+
+    def rows(places: Iterable[int]) -> Rows:
+        line, wanted = 0, set(places)
         try:
             for batch in table.iter_batches(batch_size=16_384):
-                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                columns = [values(batch, i) if i in wanted else itertools.repeat(None) for i in range(len(names))]
+                for row in zip(*columns, strict=False):
                     line += 1
                     yield line, row
         except (arrow.ArrowException, OSError) as error:
             raise ValueError(f"{file} cannot be read: {error}") from None
 
-    return list(table.schema_arrow.names), rows()
+    return names, rows
 
 
-def _read(
-    file: Path, names: Sequence[str], places: Mapping[str, int], rows: Iterator[tuple[int, Sequence[Any]]]
-) -> list[RunLog]:
+def _read(file: Path, names: Sequence[str], places: Mapping[str, int], rows: Rows) -> list[RunLog]:
     agent_at, seed_at, episodes_at = places.get("agent"), places.get("seed"), places.get("episodes")
     env_at, step_at, return_at = places["env"], places["step"], places["return"]
-    frames = names[step_at].strip().lower() in FRAMES
+    frames = plain_name(names[step_at]) in FRAMES
     found: dict[RunName, Points] = {}
     names_of: dict[tuple[Any, ...], RunName] = {}  # seeds 1 and 1.0 are the same run
     for line, row in rows:
