@@ -75,7 +75,7 @@ def test_an_answer_that_is_not_to_be_used_comes_after_the_verdict(own, few, page
     other = pages["own"].read_text(encoding="utf-8")
     assert own.trust.verdict == "use"
     assert other.index('class="answers"') < other.index('class="verdict good"')
-    assert "Nothing in the log speaks against this answer." in other
+    assert "Nothing that was checked speaks against this answer." in other
     assert UNKNOWABLE in words(page)
     assert UNKNOWABLE in words(other)
 

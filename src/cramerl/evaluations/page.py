@@ -132,6 +132,13 @@ class Section:
         return said.strip()
 
     @property
+    def unchecked(self) -> str:
+        """What could not be checked, and would need another column; empty if there is nothing."""
+        if self.found.policy is None or self.found.log.layout.propensity is not None:
+            return ""
+        return "How many episodes look like this policy's was not checked: that needs a propensity column."
+
+    @property
     def trust(self) -> list[TrustRow]:
         """All numbers behind the verdict."""
         return trust_rows(self.found)
