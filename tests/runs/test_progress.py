@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from commands import python
@@ -96,6 +97,7 @@ def test_a_report_from_a_signal_handler_within_a_report(tmp_path):
 
 def test_a_notebook_overwrites_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=object))
     out = io.StringIO()
     with progress_display(out, clock=lambda: 0.0) as report:
         report(Status(0, 20, 1, 0.0, None, "a message that is longer than the line before"))

@@ -203,7 +203,8 @@ class TransitionSums(FeatureSums):
         if not can_clip:
             sentence = f"No reward in the data can take a return beyond {ends}: nothing clips."
             return SupportReport(can_clip, below, above, 0.0, sentence)
-        say = f"{100 * can_clip:.3g}% of the transitions can take a return beyond {ends}; a backup clips "
+        share = f"{100 * can_clip:.2g}" if can_clip < 0.995 else "100"
+        say = f"{share}% of the transitions can take a return beyond {ends}; a backup clips "
         much = f"{below:.2g} of the mass below and {above:.2g} above on average."
         say += much if max(abs(below), abs(above)) >= 1e-9 else "less than 1e-9 of the mass on average."
         if gap > max(_LITTLE_WORTH * typical, 1e-3 * _LITTLE_WORTH * (self.support.v_max - self.support.v_min)):

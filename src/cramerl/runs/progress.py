@@ -20,7 +20,8 @@ _WINDOW_SECONDS = 300.0  # over which speeds are averaged
 
 def in_notebook() -> bool:
     """Whether this is the kernel of a notebook, whose output is not a terminal but takes carriage returns."""
-    return "ipykernel" in sys.modules
+    ipython = sys.modules.get("IPython")  # a program that starts kernels has imported both, but is none
+    return "ipykernel" in sys.modules and (ipython is None or ipython.get_ipython() is not None)
 
 
 def is_interactive() -> bool:

@@ -29,6 +29,8 @@ def table(num_episodes: int = 60, seed: int = 0) -> dict[str, np.ndarray]:
         "ended": np.isin(np.arange(rows), last[::2]),
         "new_run": 1 - service,
         "new_service": service,
+        "first": service,
+        "second": 1 - service,
     }
 
 
@@ -51,12 +53,14 @@ def test_columns_are_the_function_that_made_them(log):
     for named in ("new_*", "new_run, new_service", ["new_run", "new_service"], ("new_*",)):
         found = evaluated(log, named)
         np.testing.assert_array_equal(found.distribution.masses, expected.distribution.masses)
-    swapped = evaluated(log, "new_service,new_run")
+    found = evaluated(log, "new_service,new_run")  # each is the action that it names
+    np.testing.assert_array_equal(found.distribution.masses, expected.distribution.masses)
+    swapped = evaluated(log, "first,second")
     assert abs(swapped.mean.value - expected.mean.value) > 1e-3
 
 
 def test_several_policies_and_others_beside_them(log):
-    found = evaluated(log, {"new": "new_*", "old": None, "other": "new_service,new_run", "same": as_function})
+    found = evaluated(log, {"new": "new_*", "old": None, "other": "first,second", "same": as_function})
     assert found["new"].mean == found["same"].mean
     assert found["other"].mean == evaluated(log, lambda states: as_function(states)[:, ::-1]).mean
 
@@ -102,8 +106,8 @@ def test_states_of_their_own_need_the_columns(log):
     [
         ("new_run", "a column for each of the actions run, service, in this order, got 1"),
         ("nothing*", "policy must name columns of the log, got 'nothing"),
-        ("wear,new_run", "policy must give probabilities: >= 0, each row summing to 1"),
-        ("site,new_run", "policy must name columns of numbers, got 'site'"),
+        ("wear,first", "policy must give probabilities: >= 0, each row summing to 1"),
+        ("site,first", "policy must name columns of numbers, got 'site'"),
     ],
 )
 def test_columns_that_are_no_policy(policy, sentence, log):
