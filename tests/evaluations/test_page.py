@@ -16,6 +16,7 @@ from cramerl.linear import Log, Trust, evaluate_policy
 from cramerl.linear.evaluation_file import MADE_BY
 from cramerl.linear.logs import thresholds
 from cramerl.linear.logs.comparators import monte_carlo
+from cramerl.linear.logs.policy_evaluation import PolicyEvaluations
 from cramerl.linear.logs.trust import UNKNOWABLE, findings
 
 
@@ -219,7 +220,7 @@ def test_several_policies_come_first_and_with_their_differences(several, pages):
     assert page.count("<section id=") == 1 + 3 + 2
     for name, found in several.items():
         assert first.count(name) >= 2
-        assert f"Returns of {name}" in words(page)
+        assert f"Returns of policy {name}" in words(page)
         assert f"{found.mean.value:.1f}"[:3] in first
     part = page[page.index("Difference of the means") : page.index("Difference of the worst 10%")]
     differences = [several.difference(name, "as now") for name in HOSTILE]
@@ -262,3 +263,8 @@ def test_discounts_in_a_column_are_said(tmp_path):
 def test_at_least_one_evaluation(several, tmp_path):
     with pytest.raises(ValueError, match="found must hold at least one evaluation, got none"):
         write_page(type(several)(), tmp_path, COMMAND)
+
+
+def test_the_page_of_one_policy_names_it(own, tmp_path):
+    page = write_page(PolicyEvaluations({"new": own}), tmp_path, "cramerl evaluate")
+    assert "Returns of policy new" in words(page.read_text(encoding="utf-8"))

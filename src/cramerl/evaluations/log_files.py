@@ -49,8 +49,7 @@ def write_log_evaluation(
     model = save_evaluation(found, folder)
     content = _content(found, command, quantiles, cvars) | {"model": _digest(model.read_bytes())}
     written = [write_json(folder / EVALUATION_FILE, without_nan(content)), write_picture(found, folder / PICTURE)]
-    whole = found if len(found) > 1 else next(iter(found.values()))
-    return [*written, write_page(whole, folder, command), model]
+    return [*written, write_page(found, folder, command), model]
 
 
 def write_picture(found: PolicyEvaluations, path: Path) -> Path:

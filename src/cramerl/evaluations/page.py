@@ -57,7 +57,7 @@ class Section:
     @property
     def title(self) -> str:
         """A heading."""
-        return f"Returns of {self.name}" if self.name else f"Returns of {self.whose}"
+        return f"Returns of policy {self.name}" if self.name else f"Returns of {self.whose}"
 
     @property
     def whose(self) -> str:
