@@ -91,7 +91,7 @@ ALLOWED = {
         "write_json(build / SCORES, content | ({'theory': to_json(claims)} if claims else {}))": "a new folder",
         "write_text(build / TABLES, to_markdown(sections, claims, processes))": "a new folder",
         "write_text(build / PAGE, to_html(sections, claims, processes))": "a new folder",
-        "write_json(build / DOPAMINE / f'{prefix}{_file_name(env)}.json', rows)": "a new folder, and a safe name",
+        "write_json(build / DOPAMINE / f'{stem}.json', rows)": "a new folder, and a safe name",
     },
     "runs/agents.py": {
         "write_whole(out / EXPORTED_WEIGHTS, lambda temporary: temporary.write_bytes(data))": "an empty folder",
